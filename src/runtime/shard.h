@@ -1,0 +1,65 @@
+// Shard: one loop and the part of the world its code may touch. A shard is a thread with one libuv loop and shares no
+// mutable state with another; in simulation all shards of all nodes take turns on one thread. Code above runtime/ gets
+// its Shard in the constructor and uses no other clock, thread, socket, file or source of chance.
+//
+// Between shards: post() moves a task into the other's mailbox, drained in batches in the order of sending (per sender).
+// call() is post() with an answer. What a task carries must be safe to use there: no promise, kj::Own or plain refcount
+// crosses; raw pointers to another shard's objects may be carried and used only by tasks on that shard. A buffer is freed on
+// its home shard.
+#pragma once
+#include <functional>
+#include <utility>
+
+#include <kj/async.h>
+#include <kj/timer.h>
+
+#include "base/random.h"
+#include "base/types.h"
+#include "runtime/coro.h"
+#include "runtime/file.h"
+#include "runtime/logger.h"
+#include "runtime/socket.h"
+
+namespace mq {
+
+using Task = std::move_only_function<void()>;
+
+// Pools of threads for what must not run on a loop, each bounded in threads and queue.
+enum class Pool {
+  sync,        // fsync and its kin
+  read,        // cold reads, time look-ups
+  compute,     // compression and checks of more than 64 KiB
+  background,  // recovery, scrubbing, compaction, deletion
+};
+
+class Shard {
+ public:
+  virtual ~Shard() = default;
+
+  virtual uint32_t index() const = 0;
+  virtual uint32_t count() const = 0;            // shards of this node
+  virtual Instant now() const = 0;               // monotonic, at this moment
+  virtual WallMs wallNow() const = 0;            // may jump in both directions
+  virtual kj::Timer& timer() = 0;                // its now() is the start of the turn: for deadlines use after()
+  virtual Prng& random() = 0;
+  virtual Logger& log() = 0;
+  virtual FileSystem& files() = 0;
+  virtual Network& network() = 0;
+
+  virtual void post(uint32_t shard, Task task) = 0;   // also to itself: runs in a later turn
+  // Runs the job on a pool thread, then `done` in a turn of this shard. Jobs of one pool may run at the same time and in any
+  // order. A job must not touch the shard; it owns, or shares by FileRef, whatever it uses.
+  virtual void offload(Pool pool, Task job, Task done) = 0;
+
+  // Resolves a moment after `wait` from now (never before).
+  kj::Promise<void> after(Duration wait);
+  // The job's result or exception, on this shard. Dropping the promise lets the job run to its end unobserved.
+  template <class Job>
+  auto run(Pool pool, Job job) -> kj::Promise<decltype(job())>;
+  // fn() on the other shard, its result (or that of the promise it returns) or exception here. Dropping the promise lets
+  // fn run to its end unobserved.
+  template <class Fn>
+  auto call(uint32_t shard, Fn fn) -> kj::Promise<kj::_::UnwrapPromise<kj::PromiseForResult<Fn, void>>>;
+};
+
+}  // namespace mq

@@ -1,0 +1,57 @@
+// Stream, Listener, Network: sockets of one shard. Real: uv_poll_t (runtime/uv/). Fake, with delay, loss and partitions:
+// test/sim/. A Stream is a kj::AsyncIoStream, so Cap'n Proto and kj-http run over it as they are.
+//
+// Dropping the promise of a read or write cancels it at once; the buffers are free from then on.
+#pragma once
+#include <string>
+
+#include <kj/async-io.h>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "runtime/file.h"
+
+namespace mq {
+
+// host is a name, an IPv4 address or a bare IPv6 address (no brackets); printed with brackets where needed.
+struct Address {
+  std::string host;
+  uint16_t port = 0;
+  friend auto operator<=>(const Address&, const Address&) = default;
+  std::string toString() const;                        // "127.0.0.1:9092", "[::1]:9092"
+  static Result<Address> parse(std::string_view text);  // HOST:PORT, [V6]:PORT; the message says what is wrong
+};
+
+class Stream : public kj::AsyncIoStream {
+ public:
+  // Sends bytes [offset, offset + length) of the file without copying them through user space. Rejects as DISCONNECTED
+  // when the peer is gone; a file shorter than asked rejects as FAILED and the stream must be closed (the peer has
+  // been promised more bytes).
+  virtual kj::Promise<void> sendFile(const File& file, uint64_t offset, uint64_t length) = 0;
+  // Bytes that can be had without waiting; 0: none now. False in *open once the peer has closed or the stream failed.
+  // For parsing every whole frame before going back to the loop.
+  virtual size_t readNow(MutableBytes into, bool* open) = 0;
+  virtual const Address& peer() const = 0;   // numeric
+  virtual const Address& local() const = 0;  // the address the peer reached: numeric
+  virtual void cork(bool on) = 0;            // hold small writes back until uncorked (TCP_CORK)
+};
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual kj::Promise<kj::Own<Stream>> accept() = 0;   // backs off by itself when descriptors run out
+  // As accept(), but a connection that another shard will own: adopt it there with Network::adopt.
+  virtual kj::Promise<int> acceptDescriptor() = 0;
+  virtual const Address& local() const = 0;            // with the real port when 0 was asked
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  // Throws (kj::Exception) naming address and reason, for instance a port in use.
+  virtual kj::Own<Listener> listen(const Address& address) = 0;
+  virtual kj::Promise<kj::Own<Stream>> connect(const Address& address) = 0;
+  virtual kj::Own<Stream> adopt(int descriptor) = 0;   // takes ownership; from Listener::acceptDescriptor
+};
+
+}  // namespace mq
