@@ -8,13 +8,19 @@ uint64_t zigzag(int64_t v) { return (static_cast<uint64_t>(v) << 1) ^ static_cas
 template <class T>
 size_t varintSize(T v) {
   size_t size = 1;
-  while (v >= 0x80) { v >>= 7; ++size; }
+  while (v >= 0x80) {
+    v >>= 7;
+    ++size;
+  }
   return size;
 }
 
 template <class T>
 void writeVarint(Buffer& into, T v) {
-  while (v >= 0x80) { into.push_back(static_cast<uint8_t>(v | 0x80)); v >>= 7; }
+  while (v >= 0x80) {
+    into.push_back(static_cast<uint8_t>(v | 0x80));
+    v >>= 7;
+  }
   into.push_back(static_cast<uint8_t>(v));
 }
 }  // namespace
@@ -29,7 +35,10 @@ Uuid ByteReader::uuid() {
 uint32_t ByteReader::unsignedVarint() {
   uint32_t value = 0;
   for (int shift = 0; shift < 35; shift += 7) {
-    if (next_ == end_) { fail(); return 0; }
+    if (next_ == end_) {
+      fail();
+      return 0;
+    }
     uint8_t byte = *next_++;
     value |= static_cast<uint32_t>(static_cast<uint64_t>(byte & 0x7F) << shift);
     if (byte < 0x80) return value;
@@ -46,7 +55,10 @@ int32_t ByteReader::varint() {
 int64_t ByteReader::varlong() {
   uint64_t value = 0;
   for (int shift = 0; shift < 70; shift += 7) {
-    if (next_ == end_) { fail(); return 0; }
+    if (next_ == end_) {
+      fail();
+      return 0;
+    }
     uint8_t byte = *next_++;
     if (shift < 64) value |= static_cast<uint64_t>(byte & 0x7F) << shift;
     if (byte < 0x80) return static_cast<int64_t>((value >> 1) ^ (~(value & 1) + 1));

@@ -46,7 +46,10 @@ class ByteReader {
   bool atEnd() const { return next_ == end_; }
   size_t left() const { return static_cast<size_t>(end_ - next_); }
   size_t position() const { return static_cast<size_t>(next_ - begin_); }
-  void fail() { ok_ = false; next_ = end_; }
+  void fail() {
+    ok_ = false;
+    next_ = end_;
+  }
 
   int8_t int8() { return fixed<int8_t>(); }
   int16_t int16() { return fixed<int16_t>(); }
@@ -62,7 +65,10 @@ class ByteReader {
   int64_t varlong();          // zigzag, at most 10 bytes
 
   Bytes bytes(size_t count) {
-    if (count > left()) { fail(); return {}; }
+    if (count > left()) {
+      fail();
+      return {};
+    }
     Bytes taken(next_, count);
     next_ += count;
     return taken;
@@ -74,7 +80,10 @@ class ByteReader {
  private:
   template <class T>
   T fixed() {
-    if (sizeof(T) > left()) { fail(); return 0; }
+    if (sizeof(T) > left()) {
+      fail();
+      return 0;
+    }
     T value = loadBigEndian<T>(next_);
     next_ += sizeof(T);
     return value;

@@ -30,13 +30,13 @@ std::string show(const First& first, const Rest&... rest) {
 
 }  // namespace mq
 
-#define MQ_CHECK(condition, ...)                                                                          \
-  do {                                                                                                    \
-    if (!(condition)) [[unlikely]]                                                                        \
-      ::mq::checkFailed(__FILE__, __LINE__, #condition, ::mq::check_detail::show(__VA_ARGS__));           \
+#define MQ_CHECK(condition, ...)                                                                \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]]                                                              \
+      ::mq::checkFailed(__FILE__, __LINE__, #condition, ::mq::check_detail::show(__VA_ARGS__)); \
   } while (false)
 
-#define MQ_SLOW_CHECK(condition, ...)                                    \
-  do {                                                                   \
+#define MQ_SLOW_CHECK(condition, ...)                                       \
+  do {                                                                      \
     if (::mq::slowChecks()) MQ_CHECK(condition __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)

@@ -17,8 +17,8 @@ enum class Error : int16_t {
 #undef MQ_ERROR
 };
 
-std::string_view kafkaName(Error error);    // "OFFSET_OUT_OF_RANGE"; "UNLISTED_ERROR" for a number we do not know
-std::string_view meaningOf(Error error);    // one line for people
+std::string_view kafkaName(Error error);  // "OFFSET_OUT_OF_RANGE"; "UNLISTED_ERROR" for a number we do not know
+std::string_view meaningOf(Error error);  // one line for people
 bool isRetriable(Error error);
 bool isKnownError(int16_t code);
 

@@ -22,8 +22,14 @@ class Id {
   friend constexpr Id operator+(Id id, T by) { return Id(static_cast<T>(id.value_ + by)); }
   friend constexpr Id operator-(Id id, T by) { return Id(static_cast<T>(id.value_ - by)); }
   friend constexpr T operator-(Id a, Id b) { return static_cast<T>(a.value_ - b.value_); }
-  constexpr Id& operator+=(T by) { value_ = static_cast<T>(value_ + by); return *this; }
-  constexpr Id& operator++() { ++value_; return *this; }
+  constexpr Id& operator+=(T by) {
+    value_ = static_cast<T>(value_ + by);
+    return *this;
+  }
+  constexpr Id& operator++() {
+    ++value_;
+    return *this;
+  }
 
  private:
   T value_{};

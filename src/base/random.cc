@@ -32,7 +32,8 @@ uint64_t Prng::below(uint64_t bound) {
   MQ_CHECK(bound > 0);
   uint64_t limit = ~uint64_t{0} - ~uint64_t{0} % bound;  // reject the uneven tail
   uint64_t value;
-  do value = next(); while (value >= limit);
+  do value = next();
+  while (value >= limit);
   return value % bound;
 }
 

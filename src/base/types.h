@@ -61,7 +61,8 @@ struct TopicIdPartition {
 template <>
 struct std::hash<mq::TopicIdPartition> {
   size_t operator()(const mq::TopicIdPartition& p) const noexcept {
-    return std::hash<mq::Uuid>{}(p.topic) ^ (static_cast<size_t>(static_cast<uint32_t>(p.partition)) * 0x9E3779B97F4A7C15u);
+    return std::hash<mq::Uuid>{}(p.topic) ^
+           (static_cast<size_t>(static_cast<uint32_t>(p.partition)) * 0x9E3779B97F4A7C15u);
   }
 };
 

@@ -16,8 +16,8 @@ namespace mq {
 struct Uuid {
   std::array<uint8_t, 16> bytes{};
 
-  static Uuid fromHalves(uint64_t high, uint64_t low);     // big endian, as on the wire
-  static Uuid random(uint64_t high, uint64_t low);         // version 4 out of 128 random bits
+  static Uuid fromHalves(uint64_t high, uint64_t low);      // big endian, as on the wire
+  static Uuid random(uint64_t high, uint64_t low);          // version 4 out of 128 random bits
   static std::optional<Uuid> parse(std::string_view text);  // 22 characters; anything else is nullopt
   std::string toString() const;
   bool isZero() const { return bytes == std::array<uint8_t, 16>{}; }

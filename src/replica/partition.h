@@ -1,7 +1,7 @@
 // Partition: this node's replica of one partition, and the only way handlers and coordinators reach a log.
 //
-// It belongs to one shard (see shardOf) and is touched only there; other shards go through Shard::call. It knows leadership,
-// epochs and the high watermark; what bytes are and where they lie is storage's business.
+// It belongs to one shard (see shardOf) and is touched only there; other shards go through Shard::call. It knows
+// leadership, epochs and the high watermark; what bytes are and where they lie is storage's business.
 //
 //   log start ≤ last stable offset ≤ high watermark ≤ durable end (of every in-sync replica) ≤ log end
 //
@@ -32,8 +32,8 @@ struct Produced {
 
 struct Fetch {
   Offset from;
-  uint32_t bytesMax = 0;                         // of this partition
-  bool firstBatchWhole = false;                  // answer one batch even if it alone is over bytesMax (KIP-74)
+  uint32_t bytesMax = 0;         // of this partition
+  bool firstBatchWhole = false;  // answer one batch even if it alone is over bytesMax (KIP-74)
   Isolation isolation = Isolation::readUncommitted;
   LeaderEpoch currentLeaderEpoch = kNoLeaderEpoch;  // the client's idea; checked unless -1 (KIP-320)
   LeaderEpoch lastFetchedEpoch = kNoLeaderEpoch;    // for divergence checks; -1: none
@@ -50,12 +50,15 @@ struct Fetched {
   Offset highWatermark{-1};
   Offset lastStableOffset{-1};
   Offset logStart{-1};
-  FileRef file;             // null: no bytes
-  uint64_t position = 0;    // whole batches [position, position + length) of the file
+  FileRef file;           // null: no bytes
+  uint64_t position = 0;  // whole batches [position, position + length) of the file
   uint32_t length = 0;
-  uint8_t codecs = 0;       // bit n: a batch with codec n may be inside (0 none .. 4 zstd); 0 when not known
+  uint8_t codecs = 0;  // bit n: a batch with codec n may be inside (0 none .. 4 zstd); 0 when not known
   std::vector<AbortedTransaction> aborted;  // read_committed: every aborted transaction that overlaps the bytes
-  struct { LeaderEpoch epoch = kNoLeaderEpoch; Offset end{-1}; } diverging;  // set: the reader must truncate
+  struct {
+    LeaderEpoch epoch = kNoLeaderEpoch;
+    Offset end{-1};
+  } diverging;                               // set: the reader must truncate
   LeaderEpoch leaderEpoch = kNoLeaderEpoch;  // ours; sent with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH
   NodeId leader = kNoNode;
 };
@@ -99,8 +102,9 @@ class Partition {
   virtual uint64_t sizeBytes() const = 0;
 
   // Appends one batch from a client. Calls take effect in call order. The caller keeps `batch` alive and untouched
-  // until the promise has resolved (offsets and, for LogAppendTime, times are written into it); dropping the promise does
-  // not cancel the append, so a caller that stops waiting must keep both. Resolves when the acknowledgement is due:
+  // until the promise has resolved (offsets and, for LogAppendTime, times are written into it); dropping the promise
+  // does not cancel the append, so a caller that stops waiting must keep both. Resolves when the acknowledgement is
+  // due:
   //   none    once written;   leader  once durable here;   all  once the high watermark has passed it,
   // where durable means synced under durability=fsync and written under page-cache. Errors are Kafka's for Produce.
   virtual kj::Promise<Result<Produced>> append(MutableBytes batch, Acks acks) = 0;
@@ -109,7 +113,10 @@ class Partition {
 
   virtual kj::Promise<Result<FoundOffset>> findOffset(int64_t timestamp, Isolation isolation,
                                                       LeaderEpoch currentLeaderEpoch) = 0;
-  struct EpochEnd { LeaderEpoch epoch = kNoLeaderEpoch; Offset end{-1}; };
+  struct EpochEnd {
+    LeaderEpoch epoch = kNoLeaderEpoch;
+    Offset end{-1};
+  };
   virtual Result<EpochEnd> epochEnd(LeaderEpoch epoch, LeaderEpoch currentLeaderEpoch) = 0;
 
   // Moves the log start to `before` (-1: the high watermark). Resolves with the new log start once that is durable.

@@ -3,11 +3,12 @@
 // Every call blocks and may be made from any thread, one writer per file. What may run where:
 //   - write() goes into the page cache: a shard's loop calls it directly;
 //   - read() of bytes that are likely cached, size(), open(): the loop; cold ranges: an Offload job;
-//   - sync(), syncDirectory(), scans, remove() of big files: an Offload job (or before the loops start, or in a command).
+//   - sync(), syncDirectory(), scans, remove() of big files: an Offload job (or before the loops start, or in a
+//   command).
 //
 // Errors are thrown as kj::Exception that names the operation, the path and the system's reason. Type OVERLOADED means
-// no space (ENOSPC, EDQUOT): the file is as before plus perhaps a torn tail, and a later write may succeed. Type FAILED is
-// anything else: the disk can no longer be trusted. A sync that failed must never be retried (the kernel may have
+// no space (ENOSPC, EDQUOT): the file is as before plus perhaps a torn tail, and a later write may succeed. Type FAILED
+// is anything else: the disk can no longer be trusted. A sync that failed must never be retried (the kernel may have
 // dropped the dirty pages and forgotten).
 #pragma once
 #include <memory>
@@ -24,13 +25,13 @@ namespace mq {
 class File {
  public:
   virtual ~File() = default;
-  virtual const std::string& path() const = 0;  // as opened
-  virtual size_t read(uint64_t offset, MutableBytes into) const = 0;             // short only at the end of the file
-  virtual void write(uint64_t offset, std::span<const Bytes> pieces) = 0;        // all, or throws
-  virtual void sync() = 0;                          // when it returns, what was written before survives power loss
-  virtual void truncate(uint64_t size) = 0;         // cuts, or extends with zeros
+  virtual const std::string& path() const = 0;                             // as opened
+  virtual size_t read(uint64_t offset, MutableBytes into) const = 0;       // short only at the end of the file
+  virtual void write(uint64_t offset, std::span<const Bytes> pieces) = 0;  // all, or throws
+  virtual void sync() = 0;                   // when it returns, what was written before survives power loss
+  virtual void truncate(uint64_t size) = 0;  // cuts, or extends with zeros
   virtual uint64_t size() const = 0;
-  virtual int descriptor() const = 0;               // for sendfile; -1 in simulation (the fake socket then uses read())
+  virtual int descriptor() const = 0;  // for sendfile; -1 in simulation (the fake socket then uses read())
 
   void write(uint64_t offset, Bytes bytes) { write(offset, std::span<const Bytes>(&bytes, 1)); }
 };
@@ -40,10 +41,10 @@ class File {
 using FileRef = std::shared_ptr<File>;
 
 enum class OpenMode {
-  read,        // must exist
-  readWrite,   // must exist
-  create,      // made if missing, kept if there
-  createNew,   // must not exist
+  read,       // must exist
+  readWrite,  // must exist
+  create,     // made if missing, kept if there
+  createNew,  // must not exist
 };
 
 struct DirectoryEntry {
@@ -69,11 +70,11 @@ class FileSystem {
   virtual FileRef open(const std::string& path, OpenMode mode) = 0;
   virtual std::vector<DirectoryEntry> list(const std::string& directory) = 0;  // sorted by name; without . and ..
   virtual bool exists(const std::string& path) = 0;
-  virtual void makeDirectory(const std::string& path) = 0;     // with parents; fine if there
-  virtual void removeDirectory(const std::string& path) = 0;   // must be empty
-  virtual void remove(const std::string& path) = 0;            // a file; must exist
+  virtual void makeDirectory(const std::string& path) = 0;                  // with parents; fine if there
+  virtual void removeDirectory(const std::string& path) = 0;                // must be empty
+  virtual void remove(const std::string& path) = 0;                         // a file; must exist
   virtual void rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
-  virtual void syncDirectory(const std::string& path) = 0;     // makes creates, renames and removes in it durable
+  virtual void syncDirectory(const std::string& path) = 0;  // makes creates, renames and removes in it durable
   virtual DiskSpace space(const std::string& path) = 0;
   // nullopt: another process holds it (its pid in *holder if known).
   virtual std::optional<std::unique_ptr<FileLock>> lock(const std::string& path, int64_t* holder) = 0;

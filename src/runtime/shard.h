@@ -2,10 +2,10 @@
 // mutable state with another; in simulation all shards of all nodes take turns on one thread. Code above runtime/ gets
 // its Shard in the constructor and uses no other clock, thread, socket, file or source of chance.
 //
-// Between shards: post() moves a task into the other's mailbox, drained in batches in the order of sending (per sender).
-// call() is post() with an answer. What a task carries must be safe to use there: no promise, kj::Own or plain refcount
-// crosses; raw pointers to another shard's objects may be carried and used only by tasks on that shard. A buffer is freed on
-// its home shard.
+// Between shards: post() moves a task into the other's mailbox, drained in batches in the order of sending (per
+// sender). call() is post() with an answer. What a task carries must be safe to use there: no promise, kj::Own or plain
+// refcount crosses; raw pointers to another shard's objects may be carried and used only by tasks on that shard. A
+// buffer is freed on its home shard.
 #pragma once
 #include <functional>
 #include <utility>
@@ -37,18 +37,18 @@ class Shard {
   virtual ~Shard() = default;
 
   virtual uint32_t index() const = 0;
-  virtual uint32_t count() const = 0;            // shards of this node
-  virtual Instant now() const = 0;               // monotonic, at this moment
-  virtual WallMs wallNow() const = 0;            // may jump in both directions
-  virtual kj::Timer& timer() = 0;                // its now() is the start of the turn: for deadlines use after()
+  virtual uint32_t count() const = 0;  // shards of this node
+  virtual Instant now() const = 0;     // monotonic, at this moment
+  virtual WallMs wallNow() const = 0;  // may jump in both directions
+  virtual kj::Timer& timer() = 0;      // its now() is the start of the turn: for deadlines use after()
   virtual Prng& random() = 0;
   virtual Logger& log() = 0;
   virtual FileSystem& files() = 0;
   virtual Network& network() = 0;
 
-  virtual void post(uint32_t shard, Task task) = 0;   // also to itself: runs in a later turn
-  // Runs the job on a pool thread, then `done` in a turn of this shard. Jobs of one pool may run at the same time and in any
-  // order. A job must not touch the shard; it owns, or shares by FileRef, whatever it uses.
+  virtual void post(uint32_t shard, Task task) = 0;  // also to itself: runs in a later turn
+  // Runs the job on a pool thread, then `done` in a turn of this shard. Jobs of one pool may run at the same time and
+  // in any order. A job must not touch the shard; it owns, or shares by FileRef, whatever it uses.
   virtual void offload(Pool pool, Task job, Task done) = 0;
 
   // Resolves a moment after `wait` from now (never before).
@@ -56,8 +56,8 @@ class Shard {
   // The job's result or exception, on this shard. Dropping the promise lets the job run to its end unobserved.
   template <class Job>
   auto run(Pool pool, Job job) -> kj::Promise<decltype(job())>;
-  // fn() on the other shard, its result (or that of the promise it returns) or exception here. Dropping the promise lets
-  // fn run to its end unobserved.
+  // fn() on the other shard, its result (or that of the promise it returns) or exception here. Dropping the promise
+  // lets fn run to its end unobserved.
   template <class Fn>
   auto call(uint32_t shard, Fn fn) -> kj::Promise<kj::_::UnwrapPromise<kj::PromiseForResult<Fn, void>>>;
 };

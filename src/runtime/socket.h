@@ -1,5 +1,5 @@
-// Stream, Listener, Network: sockets of one shard. Real: uv_poll_t (runtime/uv/). Fake, with delay, loss and partitions:
-// test/sim/. A Stream is a kj::AsyncIoStream, so Cap'n Proto and kj-http run over it as they are.
+// Stream, Listener, Network: sockets of one shard. Real: uv_poll_t (runtime/uv/). Fake, with delay, loss and
+// partitions: test/sim/. A Stream is a kj::AsyncIoStream, so Cap'n Proto and kj-http run over it as they are.
 //
 // Dropping the promise of a read or write cancels it at once; the buffers are free from then on.
 #pragma once
@@ -18,7 +18,7 @@ struct Address {
   std::string host;
   uint16_t port = 0;
   friend auto operator<=>(const Address&, const Address&) = default;
-  std::string toString() const;                        // "127.0.0.1:9092", "[::1]:9092"
+  std::string toString() const;                         // "127.0.0.1:9092", "[::1]:9092"
   static Result<Address> parse(std::string_view text);  // HOST:PORT, [V6]:PORT; the message says what is wrong
 };
 
@@ -39,10 +39,10 @@ class Stream : public kj::AsyncIoStream {
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual kj::Promise<kj::Own<Stream>> accept() = 0;   // backs off by itself when descriptors run out
+  virtual kj::Promise<kj::Own<Stream>> accept() = 0;  // backs off by itself when descriptors run out
   // As accept(), but a connection that another shard will own: adopt it there with Network::adopt.
   virtual kj::Promise<int> acceptDescriptor() = 0;
-  virtual const Address& local() const = 0;            // with the real port when 0 was asked
+  virtual const Address& local() const = 0;  // with the real port when 0 was asked
 };
 
 class Network {
@@ -51,7 +51,7 @@ class Network {
   // Throws (kj::Exception) naming address and reason, for instance a port in use.
   virtual kj::Own<Listener> listen(const Address& address) = 0;
   virtual kj::Promise<kj::Own<Stream>> connect(const Address& address) = 0;
-  virtual kj::Own<Stream> adopt(int descriptor) = 0;   // takes ownership; from Listener::acceptDescriptor
+  virtual kj::Own<Stream> adopt(int descriptor) = 0;  // takes ownership; from Listener::acceptDescriptor
 };
 
 }  // namespace mq

@@ -5,8 +5,8 @@
 using namespace mq;
 
 TEST_CASE("Varints round-trip at every length boundary and know their size") {
-  for (int64_t v : {int64_t{0}, int64_t{-1}, int64_t{1}, int64_t{63}, int64_t{-64}, int64_t{64}, int64_t{-65}, int64_t{8191},
-                    int64_t{INT32_MAX}, int64_t{INT32_MIN}, INT64_MAX, INT64_MIN}) {
+  for (int64_t v : {int64_t{0}, int64_t{-1}, int64_t{1}, int64_t{63}, int64_t{-64}, int64_t{64}, int64_t{-65},
+                    int64_t{8191}, int64_t{INT32_MAX}, int64_t{INT32_MIN}, INT64_MAX, INT64_MIN}) {
     Buffer buffer;
     ByteWriter writer(buffer);
     writer.varlong(v);
