@@ -1,0 +1,17 @@
+// The rows, one line a command; each lives in the file of its command.
+#include "cli/commands.h"
+
+#include <algorithm>
+
+namespace mq::cli {
+
+const std::vector<Command>& allCommands() {
+  static const std::vector<Command> rows = [] {
+    std::vector<Command> all = {helpCommand(), versionCommand()};
+    std::sort(all.begin(), all.end(), [](const Command& a, const Command& b) { return a.path < b.path; });
+    return all;
+  }();
+  return rows;
+}
+
+}  // namespace mq::cli

@@ -1,0 +1,10 @@
+// Every command's row. Adding a command: write its file, declare its row here, list it in commands.cc.
+#pragma once
+#include "cli/command.h"
+
+namespace mq::cli {
+
+Command helpCommand();
+Command versionCommand();
+
+}  // namespace mq::cli

@@ -1,0 +1,102 @@
+#include "cli/output.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+
+namespace mq::cli {
+
+int terminalWidth() {
+  for (int descriptor : {STDERR_FILENO, STDOUT_FILENO}) {
+    winsize size{};
+    if (isatty(descriptor) && ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+      return std::clamp<int>(size.ws_col, 20, 200);
+    }
+  }
+  return 80;
+}
+
+bool stderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+bool stdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
+
+Output::Output() : terminal_(stdoutIsTerminal()) {}
+
+// Only reached with bytes left when the command failed: its own error is the news, so this one attempt must not throw.
+Output::~Output() {
+  if (!buffer_.empty()) [[maybe_unused]]
+    ssize_t written = ::write(STDOUT_FILENO, buffer_.data(), buffer_.size());
+}
+
+void Output::write(std::string_view text) {
+  buffer_ += text;
+  if (buffer_.size() >= (256 << 10) || (terminal_ && text.ends_with('\n'))) flush();
+}
+
+void Output::flush() {
+  std::string_view left = buffer_;
+  while (!left.empty()) {
+    ssize_t written = ::write(STDOUT_FILENO, left.data(), std::min<size_t>(left.size(), 256 << 10));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      int error = errno;
+      buffer_.clear();
+      if (error == EPIPE) throw CommandError{exitPipe, ""};
+      fail(exitFailed, "cannot write to stdout: {}", strerror(error));
+    }
+    left.remove_prefix(static_cast<size_t>(written));
+  }
+  buffer_.clear();
+}
+
+Table::Table(std::vector<std::string> head, std::vector<bool> numeric) : numeric_(std::move(numeric)) {
+  numeric_.resize(head.size());
+  rows_.push_back(std::move(head));
+}
+
+void Table::row(std::vector<std::string> cells) {
+  cells.resize(rows_[0].size());
+  rows_.push_back(std::move(cells));
+}
+
+void Table::print(Output& out) const {
+  std::vector<size_t> widths(rows_[0].size());
+  for (const auto& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i) line += "  ";
+      line += numeric_[i] ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out.write(line + "\n");
+  }
+}
+
+std::string humanBytes(uint64_t bytes) {
+  constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1000 && unit < 5) value /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", value, value < 10 ? 1 : 0, units[unit]);
+}
+
+std::string humanDuration(uint64_t ms) {
+  if (ms < 1000) return fmt::format("{} ms", ms);
+  if (ms < 60'000) return fmt::format("{:.1f} s", static_cast<double>(ms) / 1000);
+  uint64_t minutes = ms / 60'000;
+  if (minutes < 60) return fmt::format("{} min {} s", minutes, ms / 1000 % 60);
+  if (minutes < 48 * 60) return fmt::format("{} h {} min", minutes / 60, minutes % 60);
+  return fmt::format("{} d {} h", minutes / 1440, minutes / 60 % 24);
+}
+
+}  // namespace mq::cli

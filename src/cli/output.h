@@ -1,0 +1,47 @@
+// What commands print and how: stdout carries data only, everything else is stderr. Colours and progress only on a
+// terminal.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace mq::cli {
+
+int terminalWidth();  // of stderr or stdout, between 20 and 200; 80 when neither is a terminal
+bool stderrIsTerminal();
+bool stdoutIsTerminal();
+
+// Buffered stdout that never loses an error: a closed pipe ends the process silently as SIGPIPE would (exit 141), any
+// other failure (a full disk) throws CommandError with the system's reason.
+class Output {
+ public:
+  Output();
+  ~Output();
+  void write(std::string_view text);
+  void write(Bytes bytes) { write(asText(bytes)); }
+  void flush();  // all bytes handed to the system, or throws
+  size_t buffered() const { return buffer_.size(); }
+
+ private:
+  std::string buffer_;
+  bool terminal_;
+};
+
+// Columns aligned by the widest cell; right-aligned where `numeric`.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head, std::vector<bool> numeric = {});
+  void row(std::vector<std::string> cells);
+  void print(Output& out) const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<bool> numeric_;
+};
+
+std::string humanBytes(uint64_t bytes);            // "1.4 GB", powers of ten
+std::string humanDuration(uint64_t milliseconds);  // "3 d 4 h", "12 ms"
+
+}  // namespace mq::cli
