@@ -37,6 +37,7 @@ class [[nodiscard]] Result : public std::expected<T, Failure> {
  public:
   using Base = std::expected<T, Failure>;
   using Base::Base;
+  Result() = default;  // success, with a default value
   Result(Error error) : Base(std::unexpect, error) {}
   Result(Failure failure) : Base(std::unexpect, std::move(failure)) {}
 
