@@ -8,8 +8,10 @@
 // Consumers see records below the high watermark; read_committed ones below the last stable offset, which is the first
 // offset of the oldest transaction that is still open (or decided but not yet below the high watermark).
 #pragma once
+#include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <kj/async.h>
@@ -17,7 +19,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "metadata/image.h"
 #include "runtime/file.h"
+#include "storage/log.h"
 
 namespace mq::replica {
 
@@ -88,18 +92,30 @@ struct ActiveProducer {  // as DescribeProducers lists it
   Offset transactionStart{-1};
 };
 
-class Partition {
+class Partition final : private storage::LogObserver, public std::enable_shared_from_this<Partition> {
  public:
-  virtual ~Partition() = default;
+  // Told when more can be read, and when something changed that a waiting fetch must hear of.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    virtual void readable(Partition& partition, uint64_t bytes) = 0;  // about so many more
+    virtual void changed(Partition& partition) = 0;                   // deleted, offline, another leader
+  };
 
-  virtual const TopicPartition& name() const = 0;
-  virtual const TopicIdPartition& id() const = 0;
-  virtual LeaderEpoch leaderEpoch() const = 0;
-  virtual Offset logStart() const = 0;
-  virtual Offset logEnd() const = 0;
-  virtual Offset highWatermark() const = 0;
-  virtual Offset lastStableOffset() const = 0;
-  virtual uint64_t sizeBytes() const = 0;
+  Partition(TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log, Watcher& watcher);
+  ~Partition();
+  KJ_DISALLOW_COPY(Partition);
+
+  const TopicPartition& name() const { return name_; }
+  const TopicIdPartition& id() const { return id_; }
+  LeaderEpoch leaderEpoch() const { return leaderEpoch_; }
+  Offset logStart() const;
+  Offset logEnd() const;
+  Offset highWatermark() const { return highWatermark_; }
+  Offset lastStableOffset() const;
+  uint64_t sizeBytes() const;
+  // Set: every call answers KAFKA_STORAGE_ERROR, for this reason.
+  const std::optional<std::string>& offlineReason() const;
 
   // Appends one batch from a client. Calls take effect in call order. The caller keeps `batch` alive and untouched
   // until the promise has resolved (offsets and, for LogAppendTime, times are written into it); dropping the promise
@@ -107,22 +123,65 @@ class Partition {
   // due:
   //   none    once written;   leader  once durable here;   all  once the high watermark has passed it,
   // where durable means synced under durability=fsync and written under page-cache. Errors are Kafka's for Produce.
-  virtual kj::Promise<Result<Produced>> append(MutableBytes batch, Acks acks) = 0;
+  kj::Promise<Result<Produced>> append(MutableBytes batch, Acks acks);
 
-  virtual Fetched fetch(const Fetch& request) = 0;
+  Fetched fetch(const Fetch& request);
 
-  virtual kj::Promise<Result<FoundOffset>> findOffset(int64_t timestamp, Isolation isolation,
-                                                      LeaderEpoch currentLeaderEpoch) = 0;
+  kj::Promise<Result<FoundOffset>> findOffset(int64_t timestamp, Isolation isolation, LeaderEpoch currentLeaderEpoch);
   struct EpochEnd {
     LeaderEpoch epoch = kNoLeaderEpoch;
     Offset end{-1};
   };
-  virtual Result<EpochEnd> epochEnd(LeaderEpoch epoch, LeaderEpoch currentLeaderEpoch) = 0;
+  Result<EpochEnd> epochEnd(LeaderEpoch epoch, LeaderEpoch currentLeaderEpoch);
 
   // Moves the log start to `before` (-1: the high watermark). Resolves with the new log start once that is durable.
-  virtual kj::Promise<Result<Offset>> deleteRecords(Offset before) = 0;
+  kj::Promise<Result<Offset>> deleteRecords(Offset before);
 
-  virtual Result<std::vector<ActiveProducer>> producers() = 0;
+  Result<std::vector<ActiveProducer>> producers();
+
+  // --- the owner's side (Partitions)
+  void setAssignment(const metadata::Partition& assignment);
+  void setSettings(const config::TopicSettings& settings);
+  // Ends every wait; afterwards the log is not touched any more.
+  void stop(const Failure& why);
+
+ private:
+  struct Waiting {
+    Offset end;
+    kj::Own<kj::PromiseFulfiller<void>> passed;
+  };
+
+  void written(Offset end) override;
+  void durable(Offset end) override;
+  void startMoved(Offset start) override;
+  void wentOffline(const std::string& reason) override;
+  void foundDamage(OffsetRange batch) override;
+
+  // none, or why a client cannot be served with its idea of the leader epoch (-1: it has none).
+  Error unserved(LeaderEpoch currentLeaderEpoch) const;
+  size_t inSyncNeeded() const;
+  void advanceHighWatermark();
+  kj::Promise<void> whenHighWatermark(Offset end);
+  Offset readableEnd(Isolation isolation) const;
+  std::vector<AbortedTransaction> abortedIn(const storage::LogSlice& slice, Offset upTo);
+
+  const TopicIdPartition id_;
+  const TopicPartition name_;
+  const NodeId self_;
+  storage::Log* log_;  // null once stopped
+  Watcher& watcher_;
+  std::optional<Failure> stopped_;
+
+  NodeId leader_ = kNoNode;
+  LeaderEpoch leaderEpoch_ = kNoLeaderEpoch;
+  size_t replicas_ = 1;
+  std::vector<NodeId> isr_;
+  int32_t minInSyncReplicas_ = 1;
+  bool deletable_ = true;  // cleanup.policy contains delete
+
+  Offset highWatermark_{0};
+  uint64_t readableBytes_ = 0;   // of the log when the high watermark last moved
+  std::deque<Waiting> waiting_;  // by end, ascending
 };
 
 }  // namespace mq::replica

@@ -1,11 +1,18 @@
 // Partitions: the replicas that live on one shard. Each shard has one; all of them see every metadata image and each
 // takes up the partitions that are its own.
 #pragma once
+#include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
+#include "config/broker_settings.h"
+#include "controller/metadata_feed.h"
 #include "metadata/image.h"
 #include "replica/partition.h"
+#include "runtime/shard.h"
+#include "runtime/tasks.h"
+#include "storage/log_directory.h"
 
 namespace mq::replica {
 
@@ -15,36 +22,90 @@ uint32_t shardOf(const TopicIdPartition& id, uint32_t shards);
 
 struct WaitOn {
   TopicIdPartition partition;
-  Offset from;  // wake when there is something to read at or after it
+  // Where the readable bytes ended when the caller looked: the high watermark it got, or for read_committed the last
+  // stable offset. If they end elsewhere by now the wait is over at once.
+  Offset end;
   Isolation isolation = Isolation::readUncommitted;
 };
 
-class Partitions {
+class Partitions final : private Partition::Watcher {
  public:
-  virtual ~Partitions() = default;
+  Partitions(Shard& shard, NodeId self, config::BrokerConfig config, storage::LogShard& logs,
+             controller::MetadataFeed& feed);
+  ~Partitions();
+  KJ_DISALLOW_COPY(Partitions);
 
-  // Null: this node holds no replica of it, or it is not on this shard, or it is still being opened.
-  // The pointer is good until the end of the turn.
-  virtual Partition* find(const TopicIdPartition& id) = 0;
-  // Why find() was null: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR
-  // (with the reason).
-  virtual Failure whyMissing(const TopicIdPartition& id) = 0;
+  // Null: this node holds no replica of it, or it is not on this shard, or it is still being opened. The pointer is
+  // good until the end of the turn; what it returns as a promise is good for longer.
+  Partition* find(const TopicIdPartition& id);
+  // Why find() was null: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR (with the reason).
+  Failure whyMissing(const TopicIdPartition& id) const;
 
   // Long polls. Resolves when `bytesWanted` more bytes have become readable in the given partitions together, when one
   // of them is deleted, loses its leader or fails, when `atMost` has passed, or when cancelled. `token` is the
   // caller's, unique in the node; since a dropped Shard::call does not stop what it called, a fetch that ends early
   // cancels its waits.
-  virtual kj::Promise<void> waitForData(uint64_t token, std::vector<WaitOn> partitions, uint64_t bytesWanted,
-                                        Duration atMost) = 0;
-  virtual void cancelWait(uint64_t token) = 0;
+  kj::Promise<void> waitForData(uint64_t token, std::vector<WaitOn> partitions, uint64_t bytesWanted, Duration atMost);
+  void cancelWait(uint64_t token);
+  // Ends every wait and every later one at once: the node is stopping.
+  void stopWaiting();
 
   // For DescribeLogDirs and metrics.
   struct Usage {
     TopicPartition name;
     TopicIdPartition id;
     uint64_t bytes = 0;
+    bool offline = false;
   };
-  virtual std::vector<Usage> usage() = 0;
+  std::vector<Usage> usage() const;
+
+  // Resolves when every partition of the present image is open or has failed to open.
+  kj::Promise<void> whenOpened();
+  struct Progress {
+    size_t opened = 0;
+    size_t total = 0;
+  };
+  Progress progress() const {
+    return {partitions_.size() + failed_.size(), partitions_.size() + failed_.size() + opening_.size()};
+  }
+
+ private:
+  struct Wait {
+    uint64_t bytesWanted;
+    std::vector<TopicIdPartition> partitions;
+    kj::Own<kj::PromiseFulfiller<void>> done;
+  };
+
+  void readable(Partition& partition, uint64_t bytes) override;
+  void changed(Partition& partition) override;
+
+  void follow(const metadata::ImageRef& image, const metadata::Delta& delta);
+  void take(const metadata::Topic& topic, int32_t index);
+  void drop(const metadata::Topic& topic, int32_t index);
+  void applySettings(const std::string& topic);
+  kj::Promise<void> open(TopicIdPartition id, TopicPartition name);
+  config::TopicSettings settingsOf(std::string_view topic) const;
+  void wake(uint64_t token);
+  void checkOpened();
+
+  Shard& shard_;
+  const NodeId self_;
+  const config::BrokerConfig started_;  // as the process was started
+  config::BrokerConfig config_;         // with the dynamic values
+  storage::LogShard& logs_;
+  metadata::ImageRef image_;
+
+  std::map<TopicIdPartition, std::shared_ptr<Partition>> partitions_;
+  std::map<TopicIdPartition, Failure> failed_;  // could not be opened
+  std::set<TopicIdPartition> opening_;
+  std::vector<kj::Own<kj::PromiseFulfiller<void>>> whenOpened_;
+
+  std::map<uint64_t, Wait> waits_;
+  std::map<TopicIdPartition, std::set<uint64_t>> waitersOf_;
+  bool stopping_ = false;
+
+  Tasks tasks_;
+  kj::Own<void> subscription_;  // last: follow() is not called once this is gone
 };
 
 }  // namespace mq::replica

@@ -1,0 +1,288 @@
+#include "replica/partition.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "record/batch.h"
+#include "runtime/coro.h"
+#include "storage/transaction_index.h"
+
+namespace mq::replica {
+namespace {
+constexpr int64_t kNoCheck = -1;
+
+Failure storageFailure(std::string reason) { return Failure(Error::kafkaStorageError, std::move(reason)); }
+}  // namespace
+
+Partition::Partition(TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log, Watcher& watcher)
+    : id_(id), name_(std::move(name)), self_(self), log_(&log), watcher_(watcher) {
+  // The log was recovered and synced: all of it is durable, and this replica held it before the stop.
+  highWatermark_ = log.durableEnd();
+  readableBytes_ = log.sizeBytes();
+  log.setHighWatermark(highWatermark_);
+  log.observe(this);
+}
+
+Partition::~Partition() {
+  if (log_) log_->observe(nullptr);
+}
+
+Offset Partition::logStart() const { return log_ ? log_->start() : Offset{-1}; }
+Offset Partition::logEnd() const { return log_ ? log_->end() : Offset{-1}; }
+Offset Partition::lastStableOffset() const { return log_ ? log_->lastStableOffset(highWatermark_) : Offset{-1}; }
+uint64_t Partition::sizeBytes() const { return log_ ? log_->sizeBytes() : 0; }
+
+const std::optional<std::string>& Partition::offlineReason() const {
+  static const std::optional<std::string> none;
+  return log_ ? log_->offlineReason() : none;
+}
+
+void Partition::setAssignment(const metadata::Partition& assignment) {
+  bool led = leader_ == self_;
+  leader_ = assignment.leader;
+  leaderEpoch_ = assignment.leaderEpoch;
+  replicas_ = std::max<size_t>(assignment.replicas.size(), 1);
+  isr_ = assignment.isr;
+  advanceHighWatermark();
+  if (led && leader_ != self_) watcher_.changed(*this);
+}
+
+void Partition::setSettings(const config::TopicSettings& settings) {
+  minInSyncReplicas_ = settings.minInSyncReplicas;
+  deletable_ = settings.cleanup.deletes;
+  if (log_) log_->setSettings(settings);
+  advanceHighWatermark();
+}
+
+void Partition::stop(const Failure& why) {
+  if (stopped_) return;
+  stopped_ = why;
+  if (log_) log_->observe(nullptr);
+  log_ = nullptr;
+  for (Waiting& waiting : waiting_) waiting.passed->fulfill();  // they look at stopped_
+  waiting_.clear();
+  watcher_.changed(*this);
+}
+
+// A client's min.insync.replicas cannot ask for more than there are replicas (KIP-966).
+size_t Partition::inSyncNeeded() const {
+  return std::min(static_cast<size_t>(std::max(minInSyncReplicas_, 1)), replicas_);
+}
+
+Error Partition::unserved(LeaderEpoch currentLeaderEpoch) const {
+  if (stopped_) return stopped_->error;
+  if (currentLeaderEpoch.value() != kNoCheck) {
+    if (currentLeaderEpoch < leaderEpoch_) return Error::fencedLeaderEpoch;
+    if (currentLeaderEpoch > leaderEpoch_) return Error::unknownLeaderEpoch;
+  }
+  if (leader_ != self_) return Error::notLeaderOrFollower;
+  if (log_->offlineReason()) return Error::kafkaStorageError;
+  return Error::none;
+}
+
+kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks) {
+  // The coroutine outlives this replica's removal: it keeps the object, and after each wait looks at stopped_.
+  auto self = shared_from_this();
+  auto run = [](std::shared_ptr<Partition> self, MutableBytes batch, Acks acks) -> Co<Result<Produced>> {
+    if (Error error = self->unserved(kNoLeaderEpoch); error != Error::none) {
+      if (error == Error::kafkaStorageError) co_return storageFailure(self->offlineReason().value_or(""));
+      co_return error;
+    }
+    if (acks == Acks::all && self->isr_.size() < self->inSyncNeeded()) {
+      co_return failure(Error::notEnoughReplicas, "{}: {} in-sync replicas, {} needed (min.insync.replicas)",
+                        self->name_, self->isr_.size(), self->inSyncNeeded());
+    }
+    Result<storage::Appended> appended =
+        co_await self->log_->append({batch, storage::Origin::client, self->leaderEpoch_});
+    if (!appended) co_return appended.failure();
+    Produced produced{appended->offsets.first, appended->logAppendTime, self->logStart()};
+    if (acks == Acks::none) co_return produced;
+    if (self->stopped_) co_return *self->stopped_;
+
+    if (acks == Acks::leader) {
+      co_await self->log_->whenDurable(appended->offsets.end);
+    } else {
+      co_await self->whenHighWatermark(appended->offsets.end);
+    }
+    if (self->stopped_) co_return *self->stopped_;
+    if (self->offlineReason()) co_return storageFailure(*self->offlineReason());
+    if (acks == Acks::all && self->isr_.size() < self->inSyncNeeded()) {
+      co_return failure(Error::notEnoughReplicasAfterAppend, "{}: written, but only {} replicas were left in sync",
+                        self->name_, self->isr_.size());
+    }
+    produced.logStart = self->logStart();
+    co_return produced;
+  };
+  // A rejection is the log going away or offline under the wait: an answer, since the client can do something about it.
+  return run(self, batch, acks).catch_([self](kj::Exception&& exception) -> Result<Produced> {
+    if (self->stopped_) return *self->stopped_;
+    return storageFailure(std::string(exception.getDescription().cStr()));
+  });
+}
+
+kj::Promise<void> Partition::whenHighWatermark(Offset end) {
+  if (end <= highWatermark_) return kj::READY_NOW;
+  auto promise = kj::newPromiseAndFulfiller<void>();
+  auto at = std::upper_bound(waiting_.begin(), waiting_.end(), end,
+                             [](Offset wanted, const Waiting& waiting) { return wanted < waiting.end; });
+  waiting_.insert(at, Waiting{end, kj::mv(promise.fulfiller)});
+  return kj::mv(promise.promise);
+}
+
+void Partition::advanceHighWatermark() {
+  // One replica: what is durable here is durable everywhere it should be. While fewer are in sync than
+  // min.insync.replicas asks for, the high watermark stands still (KIP-966).
+  if (!log_ || leader_ != self_ || isr_.size() < inSyncNeeded()) return;
+  Offset next = log_->durableEnd();
+  if (next <= highWatermark_) return;
+  highWatermark_ = next;
+  log_->setHighWatermark(next);
+  while (!waiting_.empty() && waiting_.front().end <= highWatermark_) {
+    waiting_.front().passed->fulfill();
+    waiting_.pop_front();
+  }
+  uint64_t bytes = log_->sizeBytes();
+  uint64_t more = bytes > readableBytes_ ? bytes - readableBytes_ : 1;
+  readableBytes_ = bytes;
+  watcher_.readable(*this, more);
+}
+
+void Partition::written(Offset) {}
+void Partition::durable(Offset) { advanceHighWatermark(); }
+void Partition::startMoved(Offset) {}
+
+void Partition::wentOffline(const std::string&) {
+  for (Waiting& waiting : waiting_) waiting.passed->fulfill();  // they look at offlineReason()
+  waiting_.clear();
+  watcher_.changed(*this);
+}
+
+void Partition::foundDamage(OffsetRange) {}
+
+Offset Partition::readableEnd(Isolation isolation) const {
+  return isolation == Isolation::readCommitted ? lastStableOffset() : highWatermark_;
+}
+
+Fetched Partition::fetch(const Fetch& request) {
+  Fetched fetched;
+  fetched.leaderEpoch = leaderEpoch_;
+  fetched.leader = leader_;
+  fetched.error = unserved(request.currentLeaderEpoch);
+  if (fetched.error != Error::none) return fetched;
+
+  fetched.highWatermark = highWatermark_;
+  fetched.lastStableOffset = lastStableOffset();
+  fetched.logStart = log_->start();
+  if (request.lastFetchedEpoch != kNoLeaderEpoch) {
+    // KIP-595: a reader whose last epoch ended earlier here, or never was here, has records that are not ours.
+    storage::EpochEnd end = log_->epochEnd(request.lastFetchedEpoch);
+    if (end.end.value() < 0) {
+      fetched.error = Error::offsetOutOfRange;
+      return fetched;
+    }
+    if (end.epoch < request.lastFetchedEpoch || end.end < request.from) {
+      fetched.diverging = {end.epoch, end.end};
+      return fetched;
+    }
+  }
+  if (request.from < log_->start() || request.from > log_->end()) {
+    fetched.error = Error::offsetOutOfRange;
+    return fetched;
+  }
+  Offset upTo = request.isolation == Isolation::readCommitted ? fetched.lastStableOffset : fetched.highWatermark;
+  if (request.from >= upTo || (request.bytesMax == 0 && !request.firstBatchWhole)) return fetched;
+  Result<storage::LogSlice> slice = log_->read(request.from, request.bytesMax, upTo, request.firstBatchWhole);
+  if (!slice) {
+    fetched.error = slice.errorCode();
+    return fetched;
+  }
+  if (request.isolation == Isolation::readCommitted && slice->file) fetched.aborted = abortedIn(*slice, upTo);
+  fetched.file = std::move(slice->file);
+  fetched.position = slice->position;
+  fetched.length = slice->length;
+  return fetched;
+}
+
+std::vector<AbortedTransaction> Partition::abortedIn(const storage::LogSlice& slice, Offset upTo) {
+  Result<std::vector<storage::AbortedTransaction>> found = log_->abortedTransactions(slice.base, upTo);
+  std::vector<AbortedTransaction> aborted;
+  if (!found || found->empty()) return aborted;
+  // Exactly those that overlap the bytes, no more: some clients take an entry whose marker they never see for one that
+  // still waits, and then drop a later transaction of the same producer. Walk the headers to learn where the bytes end.
+  Offset end = slice.base;
+  uint8_t header[record::Layout::kHeaderBytes];
+  for (uint64_t at = 0; at + sizeof header <= slice.length;) {
+    if (slice.file->read(slice.position + at, header) < sizeof header) break;
+    record::BatchView view{Bytes(header)};
+    end = view.nextOffset();
+    at += view.sizeBytes();
+  }
+  for (const storage::AbortedTransaction& transaction : *found) {
+    if (transaction.first < end) aborted.push_back({transaction.producer, transaction.first});
+  }
+  return aborted;
+}
+
+kj::Promise<Result<FoundOffset>> Partition::findOffset(int64_t timestamp, Isolation isolation,
+                                                       LeaderEpoch currentLeaderEpoch) {
+  if (Error error = unserved(currentLeaderEpoch); error != Error::none) return Result<FoundOffset>(error);
+  switch (static_cast<Position>(timestamp)) {
+    case Position::latest: return Result<FoundOffset>(FoundOffset{readableEnd(isolation), kNoTimestamp, leaderEpoch_});
+    case Position::earliest:
+    case Position::earliestLocal: break;
+    default: break;
+  }
+  auto self = shared_from_this();
+  auto run = [](std::shared_ptr<Partition> self, int64_t timestamp, Isolation isolation) -> Co<Result<FoundOffset>> {
+    Result<storage::TimestampedOffset> found = co_await self->log_->offsetForTime(timestamp);
+    if (self->stopped_) co_return *self->stopped_;
+    if (!found) co_return found.failure();
+    // Nobody may learn of records that nobody may read yet.
+    bool special = timestamp == static_cast<int64_t>(Position::earliest) ||
+                   timestamp == static_cast<int64_t>(Position::earliestLocal);
+    if (found->offset.value() < 0 || (!special && found->offset >= self->readableEnd(isolation)))
+      co_return FoundOffset{};
+    co_return FoundOffset{found->offset, found->timestamp, found->epoch};
+  };
+  return run(self, timestamp, isolation).catch_([self](kj::Exception&& exception) -> Result<FoundOffset> {
+    if (self->stopped_) return *self->stopped_;
+    return storageFailure(std::string(exception.getDescription().cStr()));
+  });
+}
+
+Result<Partition::EpochEnd> Partition::epochEnd(LeaderEpoch epoch, LeaderEpoch currentLeaderEpoch) {
+  if (Error error = unserved(currentLeaderEpoch); error != Error::none) return error;
+  if (epoch == leaderEpoch_) return EpochEnd{epoch, log_->end()};
+  storage::EpochEnd end = log_->epochEnd(epoch);
+  return EpochEnd{end.epoch, end.end};
+}
+
+kj::Promise<Result<Offset>> Partition::deleteRecords(Offset before) {
+  if (Error error = unserved(kNoLeaderEpoch); error != Error::none) return Result<Offset>(error);
+  if (!deletable_) {
+    return Result<Offset>(failure(Error::policyViolation,
+                                  "{}: records of a topic without cleanup.policy=delete cannot be deleted", name_));
+  }
+  Offset target = before.value() == -1 ? highWatermark_ : before;
+  if (target.value() < 0 || target > highWatermark_) {
+    return Result<Offset>(failure(Error::offsetOutOfRange, "{}: {} is not within 0 and the high watermark {}", name_,
+                                  before, highWatermark_));
+  }
+  auto self = shared_from_this();
+  return log_->deleteRecordsTo(target).catch_([self](kj::Exception&& exception) -> Result<Offset> {
+    if (self->stopped_) return *self->stopped_;
+    return storageFailure(std::string(exception.getDescription().cStr()));
+  });
+}
+
+Result<std::vector<ActiveProducer>> Partition::producers() {
+  if (Error error = unserved(kNoLeaderEpoch); error != Error::none) return error;
+  std::vector<ActiveProducer> active;
+  for (const storage::ProducerView& view : log_->producers()) {
+    active.push_back(
+        {view.id, view.epoch, view.lastSequence, view.lastTimestamp, view.coordinatorEpoch, view.transactionStart});
+  }
+  return active;
+}
+
+}  // namespace mq::replica
