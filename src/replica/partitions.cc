@@ -23,7 +23,7 @@ Partitions::Partitions(Shard& shard, NodeId self, config::BrokerConfig config, s
       feed.subscribe([this](const metadata::ImageRef& image, const metadata::Delta& delta) { follow(image, delta); });
 }
 
-Partitions::~Partitions() {
+Partitions::~Partitions() noexcept {
   subscription_ = nullptr;
   stopWaiting();
 }

@@ -32,7 +32,7 @@ class Partitions final : private Partition::Watcher {
  public:
   Partitions(Shard& shard, NodeId self, config::BrokerConfig config, storage::LogShard& logs,
              controller::MetadataFeed& feed);
-  ~Partitions();
+  ~Partitions() noexcept;
   KJ_DISALLOW_COPY(Partitions);
 
   // Null: this node holds no replica of it, or it is not on this shard, or it is still being opened. The pointer is
