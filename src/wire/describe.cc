@@ -1,5 +1,5 @@
 // The printer of all messages: walks the descriptor tables.
-#include <bit>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 
@@ -74,7 +74,7 @@ class Printer {
       case Type::int32: number<int32_t>(value); break;
       case Type::uint32: number<uint32_t>(value); break;
       case Type::int64: number<int64_t>(value); break;
-      case Type::float64: number<double>(value); break;
+      case Type::float64: real(*static_cast<const double*>(value)); break;
       case Type::uuid: text(static_cast<const Uuid*>(value)->toString()); break;
       case Type::string: text(*static_cast<const std::string*>(value)); break;
       case Type::bytes:
@@ -95,6 +95,13 @@ class Printer {
     T value;
     std::memcpy(&value, at, sizeof value);
     fmt::format_to(std::back_inserter(out_), "{}", value);
+  }
+
+  void real(double value) {
+    std::string shown = fmt::format("{}", value);
+    if (!std::isfinite(value)) return text(shown);
+    out_ += shown;
+    if (shown.find_first_of(".e") == std::string::npos) out_ += ".0";
   }
 
   void text(std::string_view text) {
