@@ -12,6 +12,7 @@
 // simulated crash is the same, with a world that no longer answers.
 #pragma once
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include <kj/async.h>
@@ -44,9 +45,25 @@ struct TurnStats {
   Duration longest{0};
 };
 
+class Shard;
+
+namespace shard_detail {
+template <class Fn>
+decltype(auto) invokeOn(Fn& fn, Shard& there) {
+  if constexpr (std::is_invocable_v<Fn&, Shard&>) {
+    return fn(there);
+  } else {
+    return fn();
+  }
+}
+template <class Fn>
+using CallResult =
+    kj::_::UnwrapPromise<kj::_::ReducePromises<decltype(invokeOn(std::declval<Fn&>(), std::declval<Shard&>()))>>;
+}  // namespace shard_detail
+
 class Shard {
  public:
-  virtual ~Shard() = default;
+  virtual ~Shard() noexcept(false) {}  // closing sockets may throw
 
   virtual uint32_t index() const = 0;
   virtual uint32_t count() const = 0;  // shards of this node
@@ -76,10 +93,10 @@ class Shard {
   // The job's result or exception, on this shard. Dropping the promise lets the job run to its end unobserved.
   template <class Job>
   auto run(Pool pool, Job job) -> kj::Promise<decltype(job())>;
-  // fn() on the other shard, its result (or that of the promise it returns) or exception here. Dropping the promise
-  // lets fn run to its end unobserved.
+  // fn() or fn(there) on the other shard, its result (or that of the promise it returns) or exception here. A plain
+  // function makes no promise there. Dropping the promise lets fn run to its end unobserved. fn is destroyed at home.
   template <class Fn>
-  auto call(uint32_t shard, Fn fn) -> kj::Promise<kj::_::UnwrapPromise<kj::PromiseForResult<Fn, void>>>;
+  auto call(uint32_t shard, Fn fn) -> kj::Promise<shard_detail::CallResult<Fn>>;
   // The promise, or a rejection as OVERLOADED ("deadline passed") and its cancellation after `limit`.
   template <class T>
   kj::Promise<T> within(Duration limit, kj::Promise<T> promise);

@@ -39,7 +39,7 @@ class Outcome {
   }
 
   template <class Fn>
-  void fillFrom(Fn& fn) noexcept {
+  void fillFrom(Fn&& fn) noexcept {
     try {
       if constexpr (std::is_void_v<T>) {
         fn();
@@ -88,10 +88,10 @@ struct Call {
   static Co<void> await(std::unique_ptr<Call> call) {
     try {
       if constexpr (std::is_void_v<T>) {
-        co_await call->fn();
+        co_await invokeOn(call->fn, call->there);
         call->outcome.fill({});
       } else {
-        call->outcome.fill(co_await call->fn());
+        call->outcome.fill(co_await invokeOn(call->fn, call->there));
       }
     } catch (...) {
       call->outcome.fail(caughtException());
@@ -120,17 +120,17 @@ auto Shard::run(Pool pool, Job job) -> kj::Promise<decltype(job())> {
 }
 
 template <class Fn>
-auto Shard::call(uint32_t shard, Fn fn) -> kj::Promise<kj::_::UnwrapPromise<kj::PromiseForResult<Fn, void>>> {
-  using T = kj::_::UnwrapPromise<kj::PromiseForResult<Fn, void>>;
+auto Shard::call(uint32_t shard, Fn fn) -> kj::Promise<shard_detail::CallResult<Fn>> {
+  using T = shard_detail::CallResult<Fn>;
   using Call = shard_detail::Call<Fn, T>;
   auto call = std::make_unique<Call>(std::move(fn), at(shard), index());
   auto promise = kj::newAdaptedPromise<T, typename shard_detail::Outcome<T>::Waiter>(call->outcome);
   post(shard, [call = std::move(call)]() mutable {
-    if constexpr (std::is_same_v<decltype(call->fn()), T>) {  // a plain function: no promise is made there
-      call->outcome.fillFrom(call->fn);
+    Shard& there = call->there;
+    if constexpr (std::is_same_v<decltype(shard_detail::invokeOn(call->fn, there)), T>) {
+      call->outcome.fillFrom([&] { return shard_detail::invokeOn(call->fn, there); });
       Call::goHome(std::move(call));
     } else {
-      Shard& there = call->there;
       there.spawn(Call::await(std::move(call)));
     }
   });

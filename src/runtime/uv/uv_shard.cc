@@ -1,0 +1,101 @@
+#include "runtime/uv/uv_shard.h"
+
+#include <chrono>
+
+#include "base/check.h"
+
+namespace mq {
+
+UvShard::UvShard(UvNode& node, uint32_t index, uint64_t seed)
+    : node_(node),
+      index_(index),
+      loop_(port_),
+      drain_(*this, loop_),
+      wakeUp_(new uv_async_t),
+      random_(seed),
+      network_(*this),
+      spawned_(node.log_, "shard_task") {
+  int failed = uv_async_init(port_.loop(), wakeUp_, [](uv_async_t* handle) {
+    auto& self = *static_cast<UvShard*>(handle->data);
+    self.port_.noteWork();
+    self.drain_.armBreadthFirst();
+  });
+  MQ_CHECK(failed == 0, failed);
+  wakeUp_->data = this;
+}
+
+UvShard::~UvShard() noexcept(false) { closeHandle(wakeUp_); }
+
+WallMs UvShard::wallNow() const {
+  auto since = std::chrono::system_clock::now().time_since_epoch();
+  return WallMs(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+}
+
+void UvShard::post(uint32_t shard, Task task) {
+  if (ended_) return;
+  if (shard == index_) {
+    own_.push_back(std::move(task));
+    drain_.armBreadthFirst();
+  } else {
+    node_.shards_[shard]->deliver(std::move(task));
+  }
+}
+
+void UvShard::deliver(Task task) {
+  bool first;
+  {
+    std::lock_guard lock(mutex_);
+    first = mailbox_.empty();
+    mailbox_.push_back(std::move(task));
+  }
+  if (first) uv_async_send(wakeUp_);
+}
+
+void UvShard::drain() {
+  // What these tasks post in turn makes the next batch, after the events that they cause.
+  batch_.swap(own_);
+  for (auto& task : batch_) task();
+  batch_.clear();
+  {
+    std::lock_guard lock(mutex_);
+    batch_.swap(mailbox_);
+  }
+  for (auto& task : batch_) task();
+  batch_.clear();
+}
+
+void UvShard::offload(Pool pool, Task job, Task done) {
+  node_.pools_[static_cast<size_t>(pool)]->submit(*this, std::move(job), std::move(done));
+}
+
+void UvShard::resolve(Task job, Task done) { node_.resolver_->submit(*this, std::move(job), std::move(done)); }
+
+kj::Promise<void> UvShard::untilStopped() {
+  auto pair = kj::newPromiseAndFulfiller<void>();
+  stopped_ = kj::mv(pair.fulfiller);
+  return kj::mv(pair.promise);
+}
+
+void UvShard::stop() {
+  deliver([this] { stopped_->fulfill(); });
+}
+
+void UvShard::end() {
+  ended_ = true;
+  spawned_.cancelAll();
+  {
+    std::lock_guard lock(mutex_);
+    batch_.swap(mailbox_);
+  }
+  batch_.clear();
+  own_.clear();
+  while (!atEnd_.empty()) {
+    Task task = std::move(atEnd_.back());
+    atEnd_.pop_back();
+    task();
+  }
+  spawned_.cancelAll();
+  stopped_ = nullptr;
+}
+
+}  // namespace mq
