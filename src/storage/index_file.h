@@ -15,13 +15,52 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/types.h"
 #include "runtime/file.h"
 
 namespace mq::storage {
+
+// What a decoder of an index file makes of bytes from outside: the longest good prefix, and why it ends there.
+template <class Entry>
+struct DecodedIndex {
+  std::vector<Entry> entries;
+  std::string problem;  // empty: every byte is part of a good entry, or zeroPadded
+  bool zeroPadded =
+      false;  // all bytes behind the entries are zero: Kafka preallocates the indexes of an active segment
+};
+
+// `problemOf(entry)` says what is wrong with the next entry; empty: nothing.
+template <class Entry, class ProblemOf>
+DecodedIndex<Entry> decodeEntries(Bytes file, Offset base, ProblemOf problemOf) {
+  DecodedIndex<Entry> decoded;
+  for (size_t at = 0; at < file.size(); at += Entry::kBytes) {
+    Bytes rest = file.subspan(at);
+    std::string problem =
+        rest.size() < Entry::kBytes ? "ends inside an entry" : problemOf(Entry::decode(rest.data(), base));
+    if (problem.empty()) {
+      decoded.entries.push_back(Entry::decode(rest.data(), base));
+      continue;
+    }
+    decoded.zeroPadded = std::ranges::all_of(rest, [](uint8_t byte) { return byte == 0; });
+    if (!decoded.zeroPadded) decoded.problem = fmt::format("entry {}: {}", at / Entry::kBytes, problem);
+    break;
+  }
+  return decoded;
+}
+
+template <class Entry>
+Buffer encodeEntries(const std::vector<Entry>& entries, Offset base) {
+  Buffer bytes(entries.size() * Entry::kBytes);
+  for (size_t i = 0; i < entries.size(); ++i) entries[i].encode(bytes.data() + i * Entry::kBytes, base);
+  return bytes;
+}
 
 // Binary search over entries in a file, without a copy of it in memory. Thread-safe: for Offload jobs too.
 template <class Entry>
@@ -57,6 +96,21 @@ class FileEntries {
     return found;
   }
 
+  // How many entries `before` holds for.
+  template <class Before>
+  size_t countWhere(Before before) const {
+    size_t low = 0, high = count_;
+    while (low < high) {
+      size_t middle = low + (high - low) / 2;
+      if (before(at(middle))) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
   // Zero bytes where the file is shorter than was promised: no caller takes an all-zero entry for a real one.
   Entry at(size_t index) const {
     std::array<uint8_t, Entry::kBytes> bytes{};
@@ -88,9 +142,9 @@ class IndexFile {
   // Writes what is pending behind what is written. Throws what File::write throws; then everything is still pending.
   void flush(File& file) {
     if (pending_.empty()) return;
-    Buffer bytes(pending_.size() * Entry::kBytes);
-    for (size_t i = 0; i < pending_.size(); ++i) pending_[i].encode(bytes.data() + i * Entry::kBytes, base_);
-    file.write(written_ * Entry::kBytes, bytes);
+    // What stands behind the entries we know of is not ours: padding, or left by a crash.
+    if (file.size() > written_ * Entry::kBytes) file.truncate(written_ * Entry::kBytes);
+    file.write(written_ * Entry::kBytes, encodeEntries(pending_, base_));
     written_ += pending_.size();
     pending_ = {};
   }
@@ -104,6 +158,22 @@ class IndexFile {
     if (written_ == 0) return std::nullopt;
     MQ_CHECK(file != nullptr, written_);
     return FileEntries<Entry>(file, written_, base_).lastWhere(before);
+  }
+
+  // Calls visit(entry) for each entry behind those for which `before` holds, in order, until it answers false.
+  template <class Before, class Visit>
+  void visitAfter(const File* file, Before before, Visit visit) const {
+    if (written_ > 0 && (pending_.empty() || !before(pending_.front()))) {
+      MQ_CHECK(file != nullptr, written_);
+      FileEntries<Entry> entries(file, written_, base_);
+      for (size_t i = entries.countWhere(before); i < written_; ++i) {
+        if (!visit(entries.at(i))) return;
+      }
+    }
+    for (auto entry = std::partition_point(pending_.begin(), pending_.end(), before); entry != pending_.end();
+         ++entry) {
+      if (!visit(*entry)) return;
+    }
   }
 
   std::optional<Entry> last(const File* file) const {

@@ -25,15 +25,6 @@ struct OffsetIndexEntry {
 
 using OffsetIndex = IndexFile<OffsetIndexEntry>;
 
-// What a decoder of an index file makes of bytes from outside: the longest good prefix, and why it ends there.
-template <class Entry>
-struct DecodedIndex {
-  std::vector<Entry> entries;
-  std::string problem;  // empty: every byte is part of a good entry
-  bool zeroPadded =
-      false;  // all bytes behind the entries are zero: Kafka preallocates the indexes of an active segment
-};
-
 // Good entries grow strictly in offset and position, offsets in [base, end), positions in (0, logSize).
 DecodedIndex<OffsetIndexEntry> decodeOffsetIndex(Bytes file, Offset base, Offset end, uint64_t logSize);
 Buffer encodeIndex(const std::vector<OffsetIndexEntry>& entries, Offset base);

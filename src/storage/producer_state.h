@@ -11,7 +11,9 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -130,8 +132,8 @@ class ProducerState {
     Offset last;
   };
   std::map<ProducerId, Producer> producers_;
-  std::map<Offset, ProducerId> open_;  // by first offset
-  std::vector<Finished> finished_;     // in marker order
+  std::set<std::pair<Offset, ProducerId>> open_;  // by first offset
+  std::vector<Finished> finished_;                // in marker order
 };
 
 }  // namespace mq::storage

@@ -16,6 +16,7 @@
 // if the failure was lack of space (isNoSpace).
 #pragma once
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,7 +74,8 @@ class SegmentView {
   const FileRef& log() const { return log_; }
   bool badIndex() const { return badIndex_; }
 
-  Slice read(const ReadWish& wish);
+  // corruptMessage, with the position, when a damaged header bars the way to the offset.
+  Result<Slice> read(const ReadWish& wish);
   // The first record, in offset order, at or above `from` and below `upper` whose own timestamp is at or above `time`.
   // Compressed batches are opened. nullopt: none in this segment. A batch that cannot be decoded is an
   // Error::corruptMessage that names its position.
@@ -111,7 +113,7 @@ class Segment {
   // False: the segment would outgrow what its indexes can address (2^31 - 1 bytes or offsets). Roll first.
   bool fits(uint64_t bytes, Offset last) const;
   // Writes the pieces, which together are the marked batches in order, in one File::write, then notes index entries.
-  // Indexes must be checked (indexesChecked()).
+  // Without checked indexes it makes no entries; the next check finds them.
   void append(std::span<const Bytes> pieces, std::span<const BatchMark> batches);
   void noteAborted(const AbortedTransaction& aborted);  // in marker order; written by flushIndexes()
   // Writes index entries that wait in memory. The indexes are derived: not synced, and a crash may lose or tear them.
@@ -131,9 +133,10 @@ class Segment {
 
   // --- reading
 
-  Slice read(const ReadWish& wish);
+  // Errors as SegmentView::read. Without checked indexes it walks from the first batch or from where a reader stopped.
+  Result<Slice> read(const ReadWish& wish);
   // Position of the first batch that reaches `offset` (holds it, or is the next one); size() if there is none.
-  uint64_t positionOf(Offset offset);
+  Result<uint64_t> positionOf(Offset offset);
   SegmentView view();  // flushes index entries first
   // Aborted transactions of this segment that overlap [first, end), appended in marker order. True: later segments need
   // not be asked. The entries must be there: see transactionsChecked().
@@ -142,10 +145,11 @@ class Segment {
   // --- derived files: checked once per life, off the loop, before the first read or append of an existing segment
 
   bool indexesChecked() const { return indexesChecked_; }
-  void adoptIndexes(const IndexCounts& counts);  // what checkIndexes() answered for facts()
+  // What checkIndexes() answered for facts(): also brings the largest timestamp.
+  void adoptIndexes(const IndexCounts& counts);
   bool transactionsChecked() const { return transactionsChecked_; }
-  // What readTransactionIndex() or rebuildTransactionIndex() answered; kept in memory only if there are few.
-  void adoptTransactions(const std::vector<AbortedTransaction>& entries);
+  // What checkTransactionIndex() answered, or the size of what rebuildTransactionIndex() did.
+  void adoptTransactions(size_t count);
   // A look-up met an index entry that is not its batch's: indexesChecked() is false from then on, answers stay right.
   bool badIndex() const { return badIndex_; }
 
@@ -158,25 +162,22 @@ class Segment {
 
  private:
   FileRef logFile();
-  FileRef offsetIndexFile();
-  FileRef timeIndexFile();
+  FileRef indexFile(FileCache::Slot& slot, std::string_view suffix, size_t written);
   void resumeIndexes();
+  void forgetIndexes();
   struct Hint {  // the batch at `position` is the first to reach any offset in [first, last]
     Offset first{-1};
     Offset last{-1};
     uint64_t position = 0;
   };
-  uint64_t hinted(Offset offset) const;
-  void addHint(Offset first, Offset last, uint64_t position);
 
   SegmentContext& context_;
   SegmentFacts facts_;
-  FileCache::Slot log_, offsetIndexSlot_, timeIndexSlot_;
+  FileCache::Slot logSlot_, offsetSlot_, timeSlot_, transactionSlot_;
   OffsetIndex offsetIndex_;
   TimeIndex timeIndex_;
+  TransactionIndex transactionIndex_;
   IndexBuilder builder_;
-  std::vector<AbortedTransaction> aborted_;
-  size_t abortedWritten_ = 0;
   bool indexesChecked_ = false;
   bool transactionsChecked_ = false;
   bool resumed_ = false;  // builder_ knows where the indexes stopped

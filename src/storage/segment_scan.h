@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "record/batch.h"
+#include "record/compression.h"
 #include "runtime/file.h"
 #include "storage/offset_index.h"
 #include "storage/producer_state.h"
@@ -102,29 +103,40 @@ class IndexBuilder {
   bool hasTime_ = false;
 };
 
+// What is in the index files of a segment, once they were found or made good.
 struct IndexCounts {
   size_t offsetEntries = 0;  // whole entries in .index and .timeindex
   size_t timeEntries = 0;
-  std::string rebuilt;  // why the files were written anew; empty: they were good
+  WallMs maxTimestamp = kNoTimestamp;  // of the segment, and the last offset of the first batch that has it
+  Offset maxTimestampOffset;
+  std::string mended;  // what was wrong with the files, and was written anew or added; empty: they were good
 };
 
-// Makes .index and .timeindex agree with the log's first facts.size bytes: reads them, checks order, range and a sample
-// of entries against the batch headers they point to; whatever is wrong (missing, short, zero padded, garbage, of
-// another segment, past the end), both are rebuilt by a walk over the headers and replaced. Not synced: they are
-// derived.
+// Makes .index and .timeindex agree with the log's first facts.size bytes (facts.maxTimestamp is not used). Reads them,
+// checks order, range and a sample of entries against the batch headers they point to; whatever is wrong (missing,
+// short, zero padded, garbage, of another segment, past the end) is rebuilt by a walk over the headers. Not synced:
+// they are derived. rebuildIndexes does not look at what is there.
 IndexCounts checkIndexes(FileSystem& system, const std::string& directory, const SegmentFacts& facts,
                          uint32_t intervalBytes);
 IndexCounts rebuildIndexes(FileSystem& system, const std::string& directory, const SegmentFacts& facts,
                            uint32_t intervalBytes);
 
-// The aborted transactions of a segment, from its .txnindex. nullopt: the file is damaged; rebuild it with
-// rebuildTransactionIndex.
-std::optional<std::vector<AbortedTransaction>> readTransactionIndex(FileSystem& system, const std::string& directory,
-                                                                    Offset base, Offset end);
+// How many aborted transactions a segment's .txnindex lists; 0 without the file. nullopt: the file is damaged; let
+// rebuildTransactionIndex write it anew.
+std::optional<size_t> checkTransactionIndex(FileSystem& system, const std::string& directory,
+                                            const SegmentFacts& facts);
 // Reads the whole segment. `producers` is the state at the segment's base and comes out as that at its end. Writes the
 // file anew; removes it where nothing was aborted.
 std::vector<AbortedTransaction> rebuildTransactionIndex(FileSystem& system, const std::string& directory,
                                                         const SegmentFacts& facts, ProducerState& producers);
+
+// What a batch says to producer state. nullopt: it has no producer, is a control batch (producerBatchOf) or none that
+// ends a transaction (markerOf). Timestamps are the batch's; the caller may put another one in.
+std::optional<ProducerBatch> producerBatchOf(const record::BatchView& batch);
+std::optional<ProducerMarker> markerOf(const record::BatchView& batch, record::Workspace& workspace);
+// Applies a batch that is in the log: what recovery does with each. *aborted is set as by ProducerState::apply.
+void replay(ProducerState& producers, const record::BatchView& batch, record::Workspace& workspace,
+            std::optional<AbortedTransaction>* aborted = nullptr);
 
 // Keeps the bytes [from, end of file) of the segment's log, without trailing zeros, as <offset>.cut in the same
 // directory

@@ -24,9 +24,13 @@ struct AbortedTransaction {
   Offset last;
   Offset lastStable;
 
-  void encode(uint8_t* into) const;
+  void encode(uint8_t* into, Offset base) const;  // its offsets are absolute: the base is not used
+  static AbortedTransaction decode(const uint8_t* from, Offset base);
+  bool overlaps(Offset from, Offset end) const { return last >= from && first < end; }  // [from, end)
   friend bool operator==(const AbortedTransaction&, const AbortedTransaction&) = default;
 };
+
+using TransactionIndex = IndexFile<AbortedTransaction>;
 
 // Good entries have version 0, first <= last, last in [base, end) and growing strictly, lastStable in [0, last + 1].
 DecodedIndex<AbortedTransaction> decodeTransactionIndex(Bytes file, Offset base, Offset end);
