@@ -5,16 +5,12 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "record/record_parser.h"
 
 namespace mq::record {
 namespace {
 
 constexpr std::array<std::string_view, 5> kCodecNames = {"none", "gzip", "snappy", "lz4", "zstd"};
-
-// Signed overflow is undefined here and everyday arithmetic in Kafka; offsets of hostile batches do overflow.
-int64_t wrappingAdd(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
 
 NextBatch look(Bytes bytes, bool headerIsEnough) {
   if (bytes.empty()) return {};
@@ -78,14 +74,20 @@ void setLeaderEpoch(MutableBytes batch, LeaderEpoch epoch) {
 void setTimestamps(MutableBytes batch, TimestampType type, WallMs maxTimestamp) {
   BatchView view(batch);
   if (view.timestampType() == type && view.maxTimestamp() == maxTimestamp) return;
-  int attributes = view.attributes() & ~Attributes::kLogAppendTime;
+  setTimestampsUnsealed(batch, type, maxTimestamp);
+  setLengthAndCrc(batch);
+}
+
+void setTimestampsUnsealed(MutableBytes batch, TimestampType type, WallMs maxTimestamp) {
+  int attributes = BatchView(batch).attributes() & ~Attributes::kLogAppendTime;
   if (type == TimestampType::logAppendTime) attributes |= Attributes::kLogAppendTime;
   storeBigEndian(batch.data() + Layout::kAttributes, static_cast<int16_t>(attributes));
   storeBigEndian(batch.data() + Layout::kMaxTimestamp, maxTimestamp.value());
-  setCrc(batch);
 }
 
-void setCrc(MutableBytes batch) {
+void setLengthAndCrc(MutableBytes batch) {
+  MQ_CHECK(batch.size() >= Layout::kHeaderBytes && batch.size() - Layout::kLengthEnd <= INT32_MAX, batch.size());
+  storeBigEndian(batch.data() + Layout::kBatchLength, static_cast<int32_t>(batch.size() - Layout::kLengthEnd));
   storeBigEndian(batch.data() + Layout::kCrc, crc32c(Bytes(batch).subspan(Layout::kCrcFrom)));
 }
 

@@ -113,7 +113,7 @@ class BatchView {
   bool isControl() const { return has(Attributes::kControl); }
   bool hasDeleteHorizon() const { return has(Attributes::kDeleteHorizon); }
   std::optional<WallMs> deleteHorizon() const;
-  bool hasProducerId() const { return producerId() != kNoProducer; }
+  bool hasProducerId() const { return producerId() > kNoProducer; }
 
   Bytes whole() const { return bytes_.first(sizeBytes()); }
   Bytes records() const { return whole().subspan(Layout::kRecords); }  // compressed if a codec is set
@@ -159,8 +159,10 @@ void setLeaderEpoch(MutableBytes batch, LeaderEpoch epoch);
 // Fields inside it: the CRC is computed anew when something changed. `batch` must be exactly one whole batch.
 void setTimestamps(MutableBytes batch, TimestampType type, WallMs maxTimestamp);
 
-// Computes the CRC of a batch just built and stores it.
-void setCrc(MutableBytes batch);
+// For whoever builds or rebuilds a batch: the fields alone, and the end of it all, which sets length and CRC by what
+// `batch` is. Until then it is no valid batch.
+void setTimestampsUnsealed(MutableBytes batch, TimestampType type, WallMs maxTimestamp);
+void setLengthAndCrc(MutableBytes batch);
 
 // Sequences live in [0, 2^31) and wrap around.
 int32_t sequenceAfter(int32_t sequence, int32_t by);

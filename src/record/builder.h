@@ -59,8 +59,8 @@ class BatchBuilder {
   Buffer build(Workspace& workspace);
 
  private:
-  void append(int32_t offsetDelta, int8_t attributes, WallMs timestamp, std::optional<Bytes> key,
-              std::optional<Bytes> value, int32_t headerCount, size_t headersSize);
+  void appendFields(int32_t offsetDelta, int8_t attributes, const NewRecord& record, int32_t headerCount,
+                    size_t headersSize);
 
   BatchOptions options_;
   Buffer records_;

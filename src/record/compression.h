@@ -7,10 +7,12 @@
 //            cannot read, and dictionaries are refused
 //   zstd     one or more frames; windows of up to 128 MiB, which cost nothing here (the output is the window)
 //
-// Memory grows with what was really decoded, never by a declared size, and stops at the caller's limit.
+// Memory grows with what was really decoded, never by a declared size, and stops at the caller's limit. Beside it the
+// contexts hold at most a few hundred KiB, and for lz4 frames of 4 MiB blocks 8 MiB.
 // Compressor and Decompressor keep their codecs' contexts between calls; Scratch keeps its memory. Workspace holds one
 // of each: one per shard or background job, used by one call at a time.
 #pragma once
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -26,23 +28,27 @@ struct LevelRange {
   int min;
   int max;
   int standard;
-};                                 // inclusive
+};  // inclusive
 LevelRange levelsOf(Codec codec);  // none and snappy: {0, 0, 0}
 
 // Memory that only grows (until released) and is not cleared: for decompressed records.
 class Scratch {
  public:
   Bytes bytes() const { return {data_.get(), size_}; }
+  size_t size() const { return size_; }
   size_t capacity() const { return capacity_; }
   void clear() { size_ = 0; }
-  void releaseAbove(size_t capacityMax);  // gives the memory back if there is more than this
+  void releaseAbove(size_t capacityMax);  // clears, and gives the memory back if there is more than this
 
-  // For writers: room for at least `count` more bytes, then how many were written.
+  // For writers: room for at least `count` more bytes, then how many of them were written.
   MutableBytes room(size_t count);
   void advance(size_t count) { size_ += count; }
 
  private:
-  std::unique_ptr<uint8_t[]> data_;
+  struct Free {
+    void operator()(uint8_t* data) const { std::free(data); }
+  };
+  std::unique_ptr<uint8_t[], Free> data_;  // from realloc: growing large memory moves pages, it does not copy
   size_t size_ = 0;
   size_t capacity_ = 0;
 };
@@ -69,8 +75,9 @@ class Decompressor {
   Decompressor(Decompressor&&) noexcept;
   Decompressor& operator=(Decompressor&&) noexcept;
 
-  // Replaces `out`. Errors: messageTooLarge if there is more than `plainBytesMax`; corruptMessage if the bytes are not
-  // what the codec writes; unsupportedCompressionType for a codec that is none.
+  // Replaces what is in `out`; after an error it is empty. Errors: messageTooLarge if there is more than
+  // `plainBytesMax`; corruptMessage if the bytes are not what the codec writes; unsupportedCompressionType for a codec
+  // that is none.
   Result<void> decompress(Codec codec, Bytes compressed, size_t plainBytesMax, Scratch& out);
 
  private:
@@ -83,6 +90,9 @@ struct Workspace {
   Decompressor decompressor;
   Scratch plain;  // the records of the batch last decompressed
 };
+
+// A Scratch that held more than this is given back before its next use.
+inline constexpr size_t kScratchKeptBytesMax = 4_MiB;
 
 // The decompressed size of one batch when nobody says otherwise. Far above what clients send, far below what hurts.
 inline constexpr size_t kPlainBytesMax = 128_MiB;

@@ -122,7 +122,8 @@ struct ControlRecord {
   ControlType type;
   int32_t coordinatorEpoch = -1;  // abort and commit: of the transaction coordinator that ended the transaction
 };
-// Of a batch with the control flag. corruptMessage if it is not built like one.
+// Of a batch with the control flag; types that are not listed come as they are. corruptMessage if it is not built like
+// one.
 Result<ControlRecord> readControlRecord(BatchView batch, Workspace& workspace);
 
 }  // namespace mq::record

@@ -2,7 +2,7 @@
 //
 // The answer, take it or refuse it, is Kafka's for the same bytes. Where Kafka stores what its own readers cannot use,
 // or fails with "unknown", we refuse with a reason:
-//   - offset deltas must be 0, 1, 2, ... (Kafka checks it in compressed batches only; there too we do)
+//   - offset deltas must be 0, 1, 2, ... (Kafka stores others as sent, or repairs them if the batch is compressed)
 //   - a transactional batch must have a producer id
 //   - an unknown codec, or a payload its codec cannot read, is INVALID_RECORD: the CRC was right, so sending it again
 //     cannot help, which CORRUPT_MESSAGE would suggest
