@@ -7,7 +7,11 @@ namespace mq::cli {
 
 const std::vector<Command>& allCommands() {
   static const std::vector<Command> rows = [] {
-    std::vector<Command> all = {helpCommand(), versionCommand()};
+    std::vector<Command> all = {
+        helpCommand(),
+        produceCommand(),
+        versionCommand(),
+    };
     std::sort(all.begin(), all.end(), [](const Command& a, const Command& b) { return a.path < b.path; });
     return all;
   }();

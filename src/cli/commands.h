@@ -5,6 +5,7 @@
 namespace mq::cli {
 
 Command helpCommand();
+Command produceCommand();
 Command versionCommand();
 
 }  // namespace mq::cli
