@@ -131,6 +131,7 @@ class Image {
   std::map<NodeId, BrokerRef> brokers_;
   std::map<std::string, int16_t> features_;
   int64_t nextProducerId_ = 0;
+  ConfigsRef none_ = std::make_shared<const Configs>();
 };
 
 // What changed between two images. A topic that was deleted and made anew under its name is in both lists, with two

@@ -78,7 +78,11 @@ class SortedMap {
   }
 
   void set(Key key, Value value) {
-    if (chunks_.empty()) chunks_.push_back(std::make_shared<Chunk>());
+    if (chunks_.empty()) {
+      chunks_.push_back(std::make_shared<Chunk>(1, Entry(std::move(key), std::move(value))));
+      size_ = 1;
+      return;
+    }
     size_t index = std::min(chunkFor(key), chunks_.size() - 1);
     Chunk& chunk = own(index);
     size_t at = placeIn(chunk, key);
