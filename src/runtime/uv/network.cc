@@ -80,28 +80,20 @@ Co<std::vector<Resolved>> resolveOffLoop(UvShard& shard, Address address) {
 
 Co<kj::Own<Stream>> connectTo(UvShard& shard, Address address) {
   std::vector<Resolved> candidates = co_await resolveOffLoop(shard, address);
-  std::optional<kj::Exception> failure;
+  int failed = EHOSTUNREACH;
   for (auto& candidate : candidates) {
     int fd = ::socket(candidate.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) throw socketError("open a socket for", address.toString(), errno);
     auto stream = kj::heap<UvStream>(shard.port(), fd);
-    if (::connect(fd, candidate.get(), candidate.length) == 0) co_return kj::mv(stream);
-    if (errno != EINPROGRESS) {
-      failure.emplace(socketError("connect to", address.toString(), errno));
-      continue;
+    failed = ::connect(fd, candidate.get(), candidate.length) == 0 ? 0 : errno;
+    if (failed == EINPROGRESS) {
+      co_await stream->connectEnded();
+      kj::uint length = sizeof failed;
+      stream->getsockopt(SOL_SOCKET, SO_ERROR, &failed, &length);
     }
-    try {
-      co_await stream->connected();
-      co_return kj::mv(stream);
-    } catch (...) {
-      failure.emplace(caughtException());
-    }
+    if (failed == 0) co_return kj::mv(stream);
   }
-  if (!failure) throw socketError("connect to", address.toString(), EHOSTUNREACH);
-  // The stream's own message cannot name a peer that it never had.
-  throw kj::Exception(failure->getType(), __FILE__, __LINE__,
-                      kj::str("cannot connect to ", address.toString().c_str(), ": ",
-                              failure->getDescription().slice(failure->getDescription().findLast(':').orDefault(0))));
+  throw socketError("connect to", address.toString(), failed);
 }
 
 }  // namespace

@@ -257,11 +257,7 @@ int UvStream::advance(Outgoing& outgoing, bool* done) {
     return failed;
   }
   *done = std::get<Connecting>(outgoing).done;
-  if (!*done) return 0;
-  int failed = 0;
-  socklen_t length = sizeof failed;
-  if (::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &failed, &length) != 0) return errno;
-  return failed;
+  return 0;
 }
 
 kj::Promise<void> UvStream::startWrite(Outgoing outgoing, const char* operation) {
@@ -307,7 +303,7 @@ kj::Promise<void> UvStream::sendFile(const File& file, uint64_t offset, uint64_t
   return startWrite(FileRange{.descriptor = file.descriptor(), .offset = offset, .left = length}, "send a file to");
 }
 
-kj::Promise<void> UvStream::connected() {
+kj::Promise<void> UvStream::connectEnded() {
   MQ_CHECK(writing_ == nullptr);
   return startWrite(Connecting{}, "connect to");
 }

@@ -32,8 +32,8 @@ class UvStream final : public Stream {
   UvStream(EventPort& port, int descriptor);  // takes ownership, also when it throws
   ~UvStream() noexcept(false);
 
-  // Resolves when a connect() that was begun on the descriptor has succeeded. Counts as a write.
-  kj::Promise<void> connected();
+  // Resolves when a connect() that was begun on the descriptor has come to an end. Counts as a write.
+  kj::Promise<void> connectEnded();
 
   kj::Promise<size_t> tryRead(void* buffer, size_t minBytes, size_t maxBytes) override;
   kj::Promise<void> write(const void* buffer, size_t size) override;
