@@ -1,0 +1,173 @@
+#include "kafka/apis.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kafka/handlers/handlers.h"
+#include "wire/alter_configs_request.h"
+#include "wire/alter_configs_response.h"
+#include "wire/api.h"
+#include "wire/api_versions_request.h"
+#include "wire/create_partitions_request.h"
+#include "wire/create_partitions_response.h"
+#include "wire/create_topics_request.h"
+#include "wire/create_topics_response.h"
+#include "wire/delete_records_request.h"
+#include "wire/delete_records_response.h"
+#include "wire/delete_topics_request.h"
+#include "wire/delete_topics_response.h"
+#include "wire/describe_cluster_request.h"
+#include "wire/describe_cluster_response.h"
+#include "wire/describe_configs_request.h"
+#include "wire/describe_configs_response.h"
+#include "wire/describe_log_dirs_request.h"
+#include "wire/describe_log_dirs_response.h"
+#include "wire/describe_producers_request.h"
+#include "wire/describe_producers_response.h"
+#include "wire/describe_topic_partitions_request.h"
+#include "wire/describe_topic_partitions_response.h"
+#include "wire/fetch_request.h"
+#include "wire/find_coordinator_request.h"
+#include "wire/find_coordinator_response.h"
+#include "wire/incremental_alter_configs_request.h"
+#include "wire/incremental_alter_configs_response.h"
+#include "wire/init_producer_id_request.h"
+#include "wire/init_producer_id_response.h"
+#include "wire/list_config_resources_request.h"
+#include "wire/list_config_resources_response.h"
+#include "wire/list_offsets_request.h"
+#include "wire/list_offsets_response.h"
+#include "wire/metadata_request.h"
+#include "wire/metadata_response.h"
+#include "wire/offset_for_leader_epoch_request.h"
+#include "wire/offset_for_leader_epoch_response.h"
+#include "wire/produce_request.h"
+
+namespace mq::kafka {
+
+namespace {
+
+template <class M>
+Result<M> decodeBody(Request& request) {
+  return wire::decode<M>(request.body, request.version);  // bytes behind the message are ignored, as Kafka does
+}
+
+Response malformed(const Request& request, const Failure& why) {
+  return Response::close(
+      fmt::format("sent a malformed {} version {}: {}", request.api.name, request.version, why.message));
+}
+
+// Of a handler that takes a decoded message and answers another, at once or later.
+template <class M, auto handler>
+kj::Promise<Response> serve(Request& request) {
+  auto message = decodeBody<M>(request);
+  if (!message) return malformed(request, message.failure());
+  using Answer = decltype(handler(request, std::move(*message)));
+  if constexpr (requires(Answer answer) { Answer::kDescriptor; }) {
+    return respond(request, handler(request, std::move(*message)));
+  } else {
+    return handler(request, std::move(*message)).then([&request](auto&& answer) { return respond(request, answer); });
+  }
+}
+
+// Of a handler that makes the frame itself.
+template <class M, auto handler>
+kj::Promise<Response> serveFrame(Request& request) {
+  auto message = decodeBody<M>(request);
+  if (!message) return malformed(request, message.failure());
+  return handler(request, std::move(*message));
+}
+
+template <class M>
+constexpr Api row(std::string_view name, Serve serve, int16_t first = M::kVersionMin, int16_t last = M::kVersionMax) {
+  return {.key = M::kApiKey,
+          .name = name,
+          .versions = {first, last},
+          .listedFrom = first,
+          .request = M::kDescriptor,
+          .serve = serve};
+}
+
+using namespace wire;
+
+constexpr Api listedFrom(int16_t first, Api api) {
+  api.listedFrom = first;
+  return api;
+}
+
+constexpr std::array kServed = {
+    // Listed from 0, though 0-2 are refused: librdkafka turns features off that it derives from Produce 1 and 2.
+    listedFrom(0, row<ProduceRequest>("Produce", serveFrame<ProduceRequest, produce>)),
+    row<FetchRequest>("Fetch", serveFrame<FetchRequest, fetch>),
+    row<ListOffsetsRequest>("ListOffsets", serve<ListOffsetsRequest, listOffsets>),
+    row<MetadataRequest>("Metadata", serve<MetadataRequest, metadata>),
+    row<FindCoordinatorRequest>("FindCoordinator", serve<FindCoordinatorRequest, findCoordinator>),
+    row<ApiVersionsRequest>("ApiVersions", apiVersions),
+    row<CreateTopicsRequest>("CreateTopics", serve<CreateTopicsRequest, createTopics>),
+    row<DeleteTopicsRequest>("DeleteTopics", serve<DeleteTopicsRequest, deleteTopics>),
+    row<DeleteRecordsRequest>("DeleteRecords", serve<DeleteRecordsRequest, deleteRecords>),
+    // Version 6 is not stable in Kafka 4.4.
+    row<InitProducerIdRequest>("InitProducerId", serve<InitProducerIdRequest, initProducerId>, 0, 5),
+    row<OffsetForLeaderEpochRequest>("OffsetForLeaderEpoch", serve<OffsetForLeaderEpochRequest, offsetForLeaderEpoch>),
+    row<DescribeConfigsRequest>("DescribeConfigs", serve<DescribeConfigsRequest, describeConfigs>),
+    row<AlterConfigsRequest>("AlterConfigs", serve<AlterConfigsRequest, alterConfigs>),
+    row<DescribeLogDirsRequest>("DescribeLogDirs", serve<DescribeLogDirsRequest, describeLogDirs>),
+    row<CreatePartitionsRequest>("CreatePartitions", serve<CreatePartitionsRequest, createPartitions>),
+    row<IncrementalAlterConfigsRequest>("IncrementalAlterConfigs",
+                                        serve<IncrementalAlterConfigsRequest, incrementalAlterConfigs>),
+    row<DescribeClusterRequest>("DescribeCluster", serve<DescribeClusterRequest, describeCluster>),
+    row<DescribeProducersRequest>("DescribeProducers", serve<DescribeProducersRequest, describeProducers>),
+    row<ListConfigResourcesRequest>("ListConfigResources", serve<ListConfigResourcesRequest, listConfigResources>),
+    row<DescribeTopicPartitionsRequest>("DescribeTopicPartitions",
+                                        serve<DescribeTopicPartitionsRequest, describeTopicPartitions>),
+};
+
+constexpr int16_t kKeysEnd = 128;
+
+// Place in kServed by key; -1: not served.
+constexpr std::array<int8_t, kKeysEnd> kPlaces = [] {
+  std::array<int8_t, kKeysEnd> places{};
+  places.fill(-1);
+  for (size_t i = 0; i < kServed.size(); ++i) places[static_cast<size_t>(kServed[i].key)] = static_cast<int8_t>(i);
+  return places;
+}();
+
+}  // namespace
+
+std::span<const Api> apis() { return kServed; }
+
+const Api* findApi(int16_t key) {
+  if (key < 0 || key >= kKeysEnd || kPlaces[static_cast<size_t>(key)] < 0) return nullptr;
+  return &kServed[static_cast<size_t>(kPlaces[static_cast<size_t>(key)])];
+}
+
+size_t indexOf(const Api& api) { return static_cast<size_t>(&api - kServed.data()); }
+
+bool isServed(int16_t key, int16_t version) {
+  const Api* api = findApi(key);
+  return api != nullptr && api->versions.contains(version);
+}
+
+Response respondAs(const Request& request, const wire::Message& descriptor, const void* message, int16_t version) {
+  Response response;
+  ByteWriter writer(response.bytes);
+  writer.int32(0);
+  writer.int32(request.correlationId);
+  // A client reads ApiVersions before it knows what we speak: its header has no tags in any version.
+  if (descriptor.flexible.contains(version) && request.api.key != wire::kApiVersionsKey) writer.unsignedVarint(0);
+  auto done = wire::encodeFrom(descriptor, message, version, response.bytes, &response.splices);
+  if (!done) {
+    return Response::close(fmt::format("asked for an answer that {} version {} cannot carry: {}", request.api.name,
+                                       version, done.failure().message));
+  }
+  size_t size = response.bytes.size() - 4;
+  for (const wire::Splice& splice : response.splices) size += splice.length;
+  writer.patchInt32(0, static_cast<int32_t>(size));
+  return response;
+}
+
+Response respond(const Request& request, const wire::Message& descriptor, const void* message) {
+  return respondAs(request, descriptor, message, request.version);
+}
+
+}  // namespace mq::kafka

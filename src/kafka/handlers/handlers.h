@@ -1,0 +1,72 @@
+// The handlers, one file each. A handler gets the decoded request, whose views live as long as Request::frame, and
+// answers a message, at once or later. It never throws for what a client did.
+#pragma once
+#include "kafka/request.h"
+
+namespace mq::wire {
+struct AlterConfigsRequest;
+struct AlterConfigsResponse;
+struct CreatePartitionsRequest;
+struct CreatePartitionsResponse;
+struct CreateTopicsRequest;
+struct CreateTopicsResponse;
+struct DeleteRecordsRequest;
+struct DeleteRecordsResponse;
+struct DeleteTopicsRequest;
+struct DeleteTopicsResponse;
+struct DescribeClusterRequest;
+struct DescribeClusterResponse;
+struct DescribeConfigsRequest;
+struct DescribeConfigsResponse;
+struct DescribeLogDirsRequest;
+struct DescribeLogDirsResponse;
+struct DescribeProducersRequest;
+struct DescribeProducersResponse;
+struct DescribeTopicPartitionsRequest;
+struct DescribeTopicPartitionsResponse;
+struct FetchRequest;
+struct FindCoordinatorRequest;
+struct FindCoordinatorResponse;
+struct IncrementalAlterConfigsRequest;
+struct IncrementalAlterConfigsResponse;
+struct InitProducerIdRequest;
+struct InitProducerIdResponse;
+struct ListConfigResourcesRequest;
+struct ListConfigResourcesResponse;
+struct ListOffsetsRequest;
+struct ListOffsetsResponse;
+struct MetadataRequest;
+struct MetadataResponse;
+struct OffsetForLeaderEpochRequest;
+struct OffsetForLeaderEpochResponse;
+struct ProduceRequest;
+}  // namespace mq::wire
+
+namespace mq::kafka {
+
+kj::Promise<Response> apiVersions(Request& request);
+kj::Promise<Response> produce(Request& request, wire::ProduceRequest asked);
+kj::Promise<Response> fetch(Request& request, wire::FetchRequest asked);
+
+wire::DescribeClusterResponse describeCluster(Request& request, wire::DescribeClusterRequest asked);
+wire::DescribeConfigsResponse describeConfigs(Request& request, wire::DescribeConfigsRequest asked);
+wire::DescribeTopicPartitionsResponse describeTopicPartitions(Request& request,
+                                                              wire::DescribeTopicPartitionsRequest asked);
+wire::FindCoordinatorResponse findCoordinator(Request& request, wire::FindCoordinatorRequest asked);
+wire::ListConfigResourcesResponse listConfigResources(Request& request, wire::ListConfigResourcesRequest asked);
+
+Co<wire::AlterConfigsResponse> alterConfigs(Request& request, wire::AlterConfigsRequest asked);
+Co<wire::CreatePartitionsResponse> createPartitions(Request& request, wire::CreatePartitionsRequest asked);
+Co<wire::CreateTopicsResponse> createTopics(Request& request, wire::CreateTopicsRequest asked);
+Co<wire::DeleteRecordsResponse> deleteRecords(Request& request, wire::DeleteRecordsRequest asked);
+Co<wire::DeleteTopicsResponse> deleteTopics(Request& request, wire::DeleteTopicsRequest asked);
+Co<wire::DescribeLogDirsResponse> describeLogDirs(Request& request, wire::DescribeLogDirsRequest asked);
+Co<wire::DescribeProducersResponse> describeProducers(Request& request, wire::DescribeProducersRequest asked);
+Co<wire::IncrementalAlterConfigsResponse> incrementalAlterConfigs(Request& request,
+                                                                  wire::IncrementalAlterConfigsRequest asked);
+Co<wire::InitProducerIdResponse> initProducerId(Request& request, wire::InitProducerIdRequest asked);
+Co<wire::ListOffsetsResponse> listOffsets(Request& request, wire::ListOffsetsRequest asked);
+Co<wire::MetadataResponse> metadata(Request& request, wire::MetadataRequest asked);
+Co<wire::OffsetForLeaderEpochResponse> offsetForLeaderEpoch(Request& request, wire::OffsetForLeaderEpochRequest asked);
+
+}  // namespace mq::kafka

@@ -1,0 +1,190 @@
+// Produce: each partition's batch is handed to its owner at once, in the order of the request, before the next request
+// is parsed; the answer waits for all of them, or with acks=all for the request's time-out.
+//
+// The batch is not copied: it goes to disk from the frame it came in. So the frame lives on in Appends until every
+// append has ended, also when the client is gone or its time-out has answered.
+#include <algorithm>
+
+#include "kafka/handlers/handlers.h"
+#include "kafka/handlers/lookup.h"
+#include "record/batch.h"
+#include "wire/produce_request.h"
+#include "wire/produce_response.h"
+
+namespace mq::kafka {
+
+namespace {
+
+constexpr int16_t kZstdFrom = 7;  // earlier clients cannot read it (KIP-110)
+
+// The appends of one request. Belongs to the connection's shard; each append under way holds a reference.
+struct Appends : kj::Refcounted {
+  Frame frame;
+  std::vector<std::optional<Result<replica::Produced>>> outcomes;
+  size_t outstanding = 0;
+  kj::Own<kj::PromiseFulfiller<void>> settled;
+
+  void settle(size_t place, Result<replica::Produced>&& outcome) {
+    outcomes[place] = std::move(outcome);
+    if (--outstanding == 0 && settled) settled->fulfill();
+  }
+};
+
+kj::Promise<Result<replica::Produced>> append(replica::Partitions& partitions, const TopicIdPartition& id,
+                                              MutableBytes batch, replica::Acks acks) {
+  if (replica::Partition* partition = partitions.find(id)) return partition->append(batch, acks);
+  return Result<replica::Produced>(partitions.whyMissing(id));
+}
+
+// What can be told from the header alone; none: hand it on.
+Failure refusal(Bytes batch, int16_t version) {
+  if (batch.empty()) return {Error::invalidRecord, "the request carries no records for the partition"};
+  if (batch.size() < record::Layout::kHeaderBytes) return Error::none;  // the log says what is wrong
+  record::BatchView view(batch);
+  if (view.magic() != record::kMagic) return Error::none;
+  if (version < kZstdFrom && view.codec() == record::Codec::zstd) {
+    return {Error::unsupportedCompressionType, "zstd needs Produce version 7"};
+  }
+  // Nobody could end the transaction, and readers would wait for it for ever.
+  if (view.isTransactional())
+    return {Error::invalidTxnState, "no transaction is open for this producer on the partition"};
+  return Error::none;
+}
+
+void start(Request& request, kj::Own<Appends>& appends, size_t place, const TopicIdPartition& id, MutableBytes batch,
+           replica::Acks acks) {
+  Server& server = request.server;
+  ++appends->outstanding;
+  auto promise = atOwner(
+      server, id, [id, batch, acks](replica::Partitions& partitions) { return append(partitions, id, batch, acks); });
+  auto held = kj::addRef(*appends);
+  Appends& state = *held;
+  server.tasks().add(
+      promise
+          .then([&state, place](Result<replica::Produced>&& outcome) { state.settle(place, std::move(outcome)); },
+                [&state, place](kj::Exception&& e) {
+                  state.settle(place, Failure(Error::kafkaStorageError, describe(e)));
+                })
+          .attach(kj::mv(held)));
+}
+
+void fill(wire::ProduceResponse::PartitionProduceResponse& into, const Failure& failure) {
+  into.errorCode = failure.error;
+  into.baseOffset = -1;
+  if (!failure.message.empty()) into.errorMessage = failure.message;
+}
+
+void fill(Server& server, const TopicIdPartition& id, wire::ProduceResponse::PartitionProduceResponse& into,
+          const Result<replica::Produced>& outcome) {
+  if (outcome) {
+    into.baseOffset = outcome->baseOffset.value();
+    into.logAppendTimeMs = outcome->logAppendTime.value();
+    into.logStartOffset = outcome->logStart.value();
+    return;
+  }
+  fill(into, outcome.failure());
+  if (outcome.failure().error == Error::notLeaderOrFollower) {
+    if (const auto* partition = server.image().partition(id)) {
+      into.currentLeader = {.leaderId = partition->leader.value(), .leaderEpoch = partition->leaderEpoch.value()};
+    }
+  }
+}
+
+Response answer(Request& request, int16_t acks, wire::ProduceResponse& response) {
+  Error first = Error::none;
+  for (const auto& topic : response.responses) {
+    for (const auto& partition : topic.partitionResponses) {
+      if (partition.errorCode != Error::none && first == Error::none) first = partition.errorCode;
+    }
+  }
+  if (first != Error::none) request.server.metrics(request.api).errors.add();
+  if (acks != 0) return respond(request, response);
+  if (first == Error::none) return {};
+  return Response::close(
+      fmt::format("sent a Produce with acks=0 that failed with {}, which only a close can tell it", first));
+}
+
+Co<Response> whenSettled(Request& request, kj::Promise<void> settled, kj::Own<Appends> appends,
+                         std::vector<TopicIdPartition> ids, int16_t acks, int32_t timeoutMs,
+                         wire::ProduceResponse response) {
+  if (acks == -1) {
+    auto limit = std::chrono::milliseconds(std::max(timeoutMs, 0));
+    co_await settled.exclusiveJoin(request.server.shard().after(limit));
+  } else {
+    co_await settled;
+  }
+  size_t place = 0;
+  for (auto& topic : response.responses) {
+    for (auto& partition : topic.partitionResponses) {
+      const auto& outcome = appends->outcomes[place];
+      if (partition.errorCode != Error::none) {
+        // refused before it was handed on
+      } else if (outcome) {
+        fill(request.server, ids[place], partition, *outcome);
+      } else {
+        fill(partition, {Error::requestTimedOut, "written, but not acknowledged within the request's time-out"});
+      }
+      ++place;
+    }
+  }
+  appends->settled = nullptr;
+  co_return answer(request, acks, response);
+}
+
+}  // namespace
+
+kj::Promise<Response> produce(Request& request, wire::ProduceRequest asked) {
+  Server& server = request.server;
+  bool byId = request.version >= 13;
+  bool acksValid = asked.acks >= -1 && asked.acks <= 1;
+
+  size_t count = 0;
+  for (const auto& topic : asked.topicData) count += topic.partitionData.size();
+  auto appends = kj::refcounted<Appends>();
+  appends->frame = request.frame;
+  appends->outcomes.resize(count);
+  std::vector<TopicIdPartition> ids(count);
+
+  wire::ProduceResponse response;
+  response.responses.reserve(asked.topicData.size());
+  size_t place = 0;
+  for (auto& topic : asked.topicData) {
+    metadata::TopicRef known = byId ? server.image().topic(topic.topicId) : server.image().topic(topic.name);
+    auto& answered = response.responses.emplace_back();
+    answered.name = std::move(topic.name);
+    answered.topicId = topic.topicId;
+    answered.partitionResponses.resize(topic.partitionData.size());
+    for (size_t i = 0; i < topic.partitionData.size(); ++i, ++place) {
+      const auto& part = topic.partitionData[i];
+      auto& into = answered.partitionResponses[i];
+      into.index = part.index;
+      if (!acksValid) {
+        fill(into, Error::invalidRequiredAcks);
+        continue;
+      }
+      auto found = locate(known.get(), part.index, byId ? Error::unknownTopicId : Error::unknownTopicOrPartition);
+      if (found.error != Error::none) {
+        fill(into, found.error);
+        continue;
+      }
+      Bytes view = part.records ? part.records->view() : Bytes();
+      if (auto refused = refusal(view, request.version); refused.error != Error::none) {
+        fill(into, refused);
+        continue;
+      }
+      ids[place] = found.id;
+      // The view lies in our own frame, which nobody else reads.
+      MutableBytes batch =
+          request.frame.bytes.subspan(static_cast<size_t>(view.data() - request.frame.bytes.data()), view.size());
+      start(request, appends, place, found.id, batch, static_cast<replica::Acks>(asked.acks));
+    }
+  }
+  if (appends->outstanding == 0) return answer(request, asked.acks, response);
+
+  auto paf = kj::newPromiseAndFulfiller<void>();
+  appends->settled = kj::mv(paf.fulfiller);
+  return whenSettled(request, kj::mv(paf.promise), kj::mv(appends), std::move(ids), asked.acks, asked.timeoutMs,
+                     std::move(response));
+}
+
+}  // namespace mq::kafka

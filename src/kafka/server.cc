@@ -1,0 +1,151 @@
+#include "kafka/server.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace mq::kafka {
+
+namespace {
+
+constexpr Duration kSweepEvery = 1s;
+constexpr size_t kReserveShare = 8;  // of the request memory, for small requests
+
+BufferPool::Options poolOptions(const config::BrokerSettings& settings, uint32_t shards) {
+  auto bytes = static_cast<size_t>(settings.requestMemoryBytes) / shards;
+  return {
+      .bytesMax = bytes, .reserveBytes = bytes / kReserveShare, .idleBytesMax = std::min<size_t>(bytes / 4, 16 << 20)};
+}
+
+}  // namespace
+
+Server::Server(Shard& shard, ServerOptions options, controller::MetadataFeed& feed,
+               controller::ControllerClient controller, std::vector<replica::Partitions*> partitions,
+               metrics::Registry& metrics)
+    : shard_(shard),
+      options_(std::move(options)),
+      feed_(feed),
+      controller_(controller),
+      partitions_(std::move(partitions)),
+      config_(options_.config),
+      metrics_(metrics.shard),
+      apiMetrics_(apis().size()),
+      pool_(poolOptions(settings(), shard.count())),
+      fetchSessions_(shard.random(), shard.index(), shard.count(),
+                     static_cast<size_t>(settings().fetchSessionsMax) / shard.count() + 1),
+      tasks_(shard.log(), "kafka-task") {
+  for (const Api& api : apis()) {
+    apiRegistrations_.push_back(metrics.add(apiMetrics_[indexOf(api)], {.value = std::string(api.name)}));
+  }
+  metrics_.requestMemoryLimit.set(static_cast<int64_t>(poolOptions(settings(), shard.count()).bytesMax));
+  subscription_ = feed_.subscribe(
+      [this](const metadata::ImageRef& image, const metadata::Delta& delta) { imageChanged(image, delta); });
+  tasks_.add(sweep());
+}
+
+Server::~Server() noexcept(false) {}
+
+void Server::imageChanged(const metadata::ImageRef& image, const metadata::Delta& delta) {
+  bool mine = std::ranges::any_of(delta.configs, [&](const metadata::ConfigResource& resource) {
+    return resource.type == metadata::ResourceType::broker &&
+           (resource.name.empty() || resource.name == std::to_string(options_.node.value()));
+  });
+  if (!mine) return;
+  config_ = options_.config.withDynamic(
+      *image->configs({metadata::ResourceType::broker, ""}),
+      *image->configs({metadata::ResourceType::broker, std::to_string(options_.node.value())}));
+}
+
+void Server::serve(kj::Own<Stream> stream, const ListenerOptions& listener, kj::Own<void> ticket) {
+  if (draining_) return;
+  auto connection = kj::heap<Connection>(*this, kj::mv(stream), listener);
+  uint64_t id = nextConnection_++;
+  connections_.emplace(id, connection.get());
+  metrics_.connectionsAccepted.add();
+  metrics_.connectionsOpen.add();
+  auto run = connection->run();
+  tasks_.add(run.attach(kj::mv(connection), kj::defer([this, id] {
+                          connections_.erase(id);
+                          metrics_.connectionsOpen.subtract();
+                          if (connections_.empty() && drained_) drained_->fulfill();
+                        }),
+                        kj::mv(ticket)));
+}
+
+kj::Promise<void> Server::drain() {
+  draining_ = true;
+  std::vector<Connection*> all;
+  for (const auto& [id, connection] : connections_) all.push_back(connection);
+  for (Connection* connection : all) connection->leave();
+  if (connections_.empty()) return kj::READY_NOW;
+  auto paf = kj::newPromiseAndFulfiller<void>();
+  drained_ = kj::mv(paf.fulfiller);
+  return kj::mv(paf.promise);
+}
+
+Co<void> Server::sweep() {
+  for (;;) {
+    co_await shard_.after(kSweepEvery);
+    pool_.trim();
+    Instant now = shard_.now();
+    for (const auto& [id, connection] : connections_) {
+      switch (connection->overdue(now)) {
+        case Connection::Overdue::no: break;
+        case Connection::Overdue::stalled:
+          metrics_.connectionsStalled.add();
+          connection->abort("the rest of a request did not arrive in time");
+          break;
+        case Connection::Overdue::notReading:
+          metrics_.connectionsStalled.add();
+          connection->abort("it does not read its answers");
+          break;
+        case Connection::Overdue::idle:
+          metrics_.connectionsIdleClosed.add();
+          connection->abort("idle for longer than connections.max.idle.ms");
+          break;
+      }
+    }
+    metrics_.requestMemory.set(static_cast<int64_t>(pool_.used()));
+    metrics_.fetchSessions.set(static_cast<int64_t>(fetchSessions_.size()));
+  }
+}
+
+Co<Result<ProducerId>> Server::nextProducerId() {
+  while (nextProducerId_ == producerIdEnd_) {
+    KJ_IF_MAYBE (fetching, producerIdBlock_) {
+      co_await fetching->addBranch();
+      continue;
+    }
+    auto paf = kj::newPromiseAndFulfiller<void>();
+    producerIdBlock_ = paf.promise.fork();
+    KJ_DEFER({
+      producerIdBlock_ = nullptr;
+      paf.fulfiller->fulfill();
+    });
+    auto block = co_await controller_.allocateProducerIds();
+    if (!block) co_return block.failure();
+    nextProducerId_ = block->first;
+    producerIdEnd_ = block->first + block->count;
+  }
+  co_return ProducerId(nextProducerId_++);
+}
+
+std::optional<Server::Endpoint> Server::endpoint(const metadata::Broker& broker, const Session& session) const {
+  const metadata::Listener* listener = broker.listener(session.listener.name);
+  if (listener == nullptr) return std::nullopt;
+  Endpoint endpoint{.node = broker.id, .host = listener->host, .port = listener->port, .rack = broker.rack};
+  if (endpoint.host.empty()) endpoint.host = session.local.host;
+  if (endpoint.port == 0) endpoint.port = session.local.port;
+  return endpoint;
+}
+
+std::vector<Server::Endpoint> Server::endpoints(const Session& session) const {
+  std::vector<Endpoint> all;
+  for (const auto& [id, broker] : image().brokers()) {
+    if (broker->fenced) continue;
+    if (auto found = endpoint(*broker, session)) all.push_back(std::move(*found));
+  }
+  return all;
+}
+
+}  // namespace mq::kafka
