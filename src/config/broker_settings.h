@@ -118,11 +118,13 @@ struct Given {
   std::string name;
   std::string value;
   std::string where;  // "mq.toml:12", "--set"
+  size_t line = 0;    // of a file
 };
 
 struct Problem {
   std::string where;  // "mq.toml:12"; may be empty
-  std::string text;   // "num.partitions=0: ..."
+  std::string text;
+  size_t line = 0;  // of a file
   std::string toString() const;
 };
 
@@ -154,12 +156,16 @@ class BrokerConfig {
   std::vector<Synonym> synonyms(const Setting& row) const;
 
  private:
-  friend std::vector<Entry> describeTopic(const BrokerConfig&, const Overrides&);
+  enum class Layer : uint8_t { file, environment, flags };
+  struct Fixed {
+    Given given;
+    Layer layer;
+  };
   BrokerSettings resolve() const;
 
-  std::vector<Given> static_;  // weakest first, one per name
-  Overrides dynamicDefault_;
-  Overrides dynamicOwn_;
+  std::vector<Fixed> fixed_;  // each name at most once per layer
+  Overrides clusterWide_;
+  Overrides own_;
   BrokerSettings settings_;
 };
 

@@ -21,6 +21,10 @@
 
 #include "base/error.h"
 
+namespace mq {
+class Prng;
+}
+
 namespace mq::config {
 
 // Kafka's numbers for DescribeConfigs.
@@ -93,6 +97,12 @@ std::string nearest(std::string_view misspelt, std::span<const std::string_view>
 
 // Parses one value into the struct. The failure's message is for a person: key, value, what is allowed.
 Result<void> assign(const Setting& row, std::string_view value, void* object);
+
+// A value as a message shows it: without control characters, at most a line, in quotes if a blank would hide.
+std::string quoted(std::string_view value);
+
+// For the simulation: about half of the settings that have a `sim` range, with a value from it.
+Overrides simulated(Table table, Prng& random);
 
 // One line of DescribeConfigs or `mq config explain`.
 struct Synonym {

@@ -1,0 +1,434 @@
+#include "config/broker_settings.h"
+
+#include <algorithm>
+#include <set>
+
+#include "config/names.h"
+#include "config/text.h"
+
+namespace mq::config {
+namespace {
+
+using B = BrokerSettings;
+
+constexpr Setting kNode[] = {
+    {.name = "roles",
+     .field = &kField<&B::roles>,
+     .doc = "What this process is: broker serves clients, controller keeps the cluster's metadata."},
+    {.name = "node.id",
+     .field = &kField<&B::nodeId>,
+     .min = 0,
+     .doc =
+         "Number of this node, different for each node of a cluster. A data directory belongs to one node for good."},
+    {.name = "broker.rack",
+     .field = &kField<&B::rack>,
+     .max = 255,
+     .doc = "Name of the rack or zone: replicas are spread over racks, and consumers read from a replica in theirs."},
+    {.name = "data.dir",
+     .field = &kField<&B::dataDir>,
+     .min = 1,
+     .doc = "Directory of the logs and metadata. Locked while in use."},
+    {.name = "shards",
+     .field = &kField<&B::shards>,
+     .min = 0,
+     .max = 256,
+     .sim = {1, 4},
+     .doc = "Threads that serve connections and partitions. 0: one per processor."},
+    {.name = "shutdown.timeout.ms",
+     .field = &kField<&B::shutdownTimeoutMs>,
+     .min = 0,
+     .doc = "After SIGTERM, flushing and answering may take this long; then the process ends as it is. A second "
+            "SIGTERM ends it at once."},
+    {.name = "logging.level",
+     .field = &kField<&B::logDetail>,
+     .doc = "Least severe lines that are written to standard error."},
+    {.name = "logging.format",
+     .field = &kField<&B::logFormat>,
+     .doc = "Form of those lines. auto: text on a terminal, JSON otherwise."},
+};
+
+constexpr Setting kAddresses[] = {
+    {.name = "listeners",
+     .field = &kField<&B::listeners>,
+     .doc = "Addresses for clients, as [NAME=]HOST:PORT; an IPv6 host in brackets. Port 0 takes any free one."},
+    {.name = "advertised.listeners",
+     .field = &kField<&B::advertised>,
+     .doc = "Addresses that clients are told to connect to, paired with listeners by NAME. Without one, clients are "
+            "told the address "
+            "that they reached. A wildcard address is refused."},
+    {.name = "peer.listen", .field = &kField<&B::peerListen>, .doc = "Address for the other nodes of the cluster."},
+    {.name = "http.listen",
+     .field = &kField<&B::httpListen>,
+     .doc = "Address of /livez, /readyz and /metrics. Empty: none. There is no authentication: keep it on an inside "
+            "address."},
+    {.name = "controllers",
+     .field = &kField<&B::controllers>,
+     .doc = "Nodes with the controller role, as ID@HOST:PORT of their peer.listen. Empty: this node alone."},
+};
+
+constexpr Setting kRequests[] = {
+    {.name = "socket.request.max.bytes",
+     .field = &kField<&B::requestBytesMax>,
+     .min = 1024,
+     .doc = "The largest request that is read; a longer one closes its connection."},
+    {.name = "queued.max.request.bytes",
+     .field = &kField<&B::requestMemoryBytes>,
+     .min = 1048576,
+     .doc = "Memory that requests and responses of all connections may hold at a time. When it is spent, connections "
+            "with data "
+            "are not read until some is free; a reserve keeps small requests going."},
+    {.name = "request.read.timeout.ms",
+     .field = &kField<&B::requestReadTimeoutMs>,
+     .min = 100,
+     .sim = {1000, 60000},
+     .doc = "A request whose first byte has arrived must be complete after this time, or its connection is closed."},
+    {.name = "max.connections",
+     .field = &kField<&B::connectionsMax>,
+     .min = 0,
+     .doc = "Client connections that may be open at a time."},
+    {.name = "max.connections.per.ip",
+     .field = &kField<&B::connectionsPerAddressMax>,
+     .min = 0,
+     .doc = "Of these, from one address."},
+    {.name = "connections.max.idle.ms",
+     .field = &kField<&B::connectionsIdleMaxMs>,
+     .min = -1,
+     .doc = "A connection without requests for this long is closed. -1: never."},
+    {.name = "fetch.max.bytes",
+     .field = &kField<&B::fetchBytesMax>,
+     .min = 1024,
+     .sim = {1024, 57671680},
+     .doc = "The most bytes of records in one fetch response, whatever the consumer asks for; a first batch beyond it "
+            "is sent all the same."},
+    {.name = "max.incremental.fetch.session.cache.slots",
+     .field = &kField<&B::fetchSessionsMax>,
+     .min = 0,
+     .sim = {0, 20},
+     .doc = "Incremental fetch sessions kept. Consumers beyond it name all their partitions in each request."},
+    {.name = "max.request.partition.size.limit",
+     .field = &kField<&B::describePartitionsMax>,
+     .min = 1,
+     .doc = "The most partitions in one answer that describes topics; clients page through more."},
+};
+
+constexpr Setting kTopics[] = {
+    {.name = "auto.create.topics.enable",
+     .field = &kField<&B::autoCreateTopics>,
+     .doc = "Whether a topic is created when a client first names it."},
+    {.name = "delete.topic.enable", .field = &kField<&B::deleteTopics>, .doc = "Whether topics can be deleted."},
+    {.name = "num.partitions",
+     .field = &kField<&B::partitionsDefault>,
+     .min = 1,
+     .doc = "Partitions of a new topic that does not say."},
+    {.name = "default.replication.factor",
+     .field = &kField<&B::replicationFactorDefault>,
+     .min = 1,
+     .max = 32767,
+     .doc = "Replicas of a new topic that does not say."},
+    {.name = "max.partitions",
+     .field = &kField<&B::partitionsMax>,
+     .min = 1,
+     .doc = "Replicas that this broker may hold. Creating more is refused, so that a mistake does not cost the memory "
+            "of all."},
+};
+
+constexpr Setting kLog[] = {
+    {.name = "log.retention.check.interval.ms",
+     .field = &kField<&B::retentionCheckMs>,
+     .min = 1,
+     .sim = {100, 60000},
+     .doc = "How often retention looks for segments to delete."},
+    {.name = "log.flush.offset.checkpoint.interval.ms",
+     .field = &kField<&B::durableMarkMs>,
+     .min = 0,
+     .sim = {100, 30000},
+     .doc = "How often the synced end of each log is noted. After a crash, recovery reads what lies beyond."},
+    {.name = "num.recovery.threads.per.data.dir",
+     .field = &kField<&B::recoveryThreads>,
+     .min = 1,
+     .max = 64,
+     .doc = "Threads that check logs after a crash."},
+    {.name = "log.sync.threads",
+     .field = &kField<&B::syncThreads>,
+     .min = 1,
+     .max = 64,
+     .doc = "Syncs that run at a time."},
+    {.name = "log.open.files.max",
+     .field = &kField<&B::openFilesMax>,
+     .min = 16,
+     .sim = {16, 64},
+     .doc = "Data files that are kept open. Others are opened when used."},
+    {.name = "disk.free.min.bytes",
+     .field = &kField<&B::diskFloorBytes>,
+     .min = 0,
+     .change = Change::live,
+     .doc = "When less is free, writes are refused; reading and deleting go on. The smaller of this and "
+            "disk.free.min.percent counts."},
+    {.name = "disk.free.min.percent",
+     .field = &kField<&B::diskFloorPercent>,
+     .min = 0,
+     .max = 99,
+     .change = Change::live,
+     .doc = "The same as a part of the file system."},
+    {.name = "disk.reserve.bytes",
+     .field = &kField<&B::diskReserveBytes>,
+     .min = 0,
+     .doc = "Space held by a file that is given up so that a broker can start on a full disk."},
+    {.name = "retention.disk.trim",
+     .field = &kField<&B::retentionDiskTrim>,
+     .change = Change::live,
+     .doc = "Whether the oldest segments are deleted before their time when writes would be refused for lack of space. "
+            "Each is logged and counted."},
+    {.name = "log.scrub.bytes.per.second",
+     .field = &kField<&B::scrubBytesPerSecond>,
+     .min = 0,
+     .change = Change::live,
+     .doc = "How fast sealed segments are read again and checked for bit rot. 0: not at all."},
+    {.name = "io.uring.enable",
+     .field = &kField<&B::ioUring>,
+     .doc = "Whether io_uring may be used where it is faster. UV_USE_IO_URING=0 in the environment turns it off, too."},
+    {.name = "producer.id.expiration.ms",
+     .field = &kField<&B::producerIdExpirationMs>,
+     .min = 1,
+     .sim = {1000, 600000},
+     .doc = "The state of an idempotent producer is forgotten this long after its last record in a partition."},
+    {.name = "producer.id.expiration.check.interval.ms",
+     .field = &kField<&B::producerIdExpirationCheckMs>,
+     .min = 1,
+     .sim = {100, 60000},
+     .doc = "How often such states are looked for."},
+    {.name = "metadata.log.max.record.bytes.between.snapshots",
+     .field = &kField<&B::metadataSnapshotBytes>,
+     .min = 1,
+     .sim = {1024, 1048576},
+     .doc = "A snapshot of the cluster's metadata after so many bytes of changes."},
+};
+
+constexpr Setting kCleaner[] = {
+    {.name = "log.cleaner.threads",
+     .field = &kField<&B::cleanerThreads>,
+     .min = 0,
+     .max = 64,
+     .change = Change::live,
+     .doc = "Threads for compaction."},
+    {.name = "log.cleaner.io.max.bytes.per.second",
+     .field = &kField<&B::cleanerBytesPerSecond>,
+     .min = 0,
+     .change = Change::live,
+     .doc = "Bytes that compaction reads and writes in a second."},
+    {.name = "log.cleaner.backoff.ms",
+     .field = &kField<&B::cleanerBackoffMs>,
+     .min = 0,
+     .change = Change::live,
+     .doc = "Pause when there is nothing to compact."},
+};
+
+constexpr Setting kMetrics[] = {
+    {.name = "metrics.series.max",
+     .field = &kField<&B::metricsSeriesMax>,
+     .min = 100,
+     .doc = "The most labelled sets on one page of /metrics; what is left out is counted there."},
+};
+
+std::vector<Setting> makeTopicDefaults() {
+  std::vector<Setting> rows;
+  for (const Section& section : topicTable()) {
+    for (Setting row : section.rows) {
+      if (row.broker.empty()) continue;
+      row.name = row.broker;
+      row.broker = {};
+      row.sim = {0, 0};
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+const std::vector<Setting>& topicDefaults() {
+  static const std::vector<Setting> rows = makeTopicDefaults();
+  return rows;
+}
+
+std::span<const std::string_view> brokerNames() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> listed;
+    for (const Section& section : brokerTable()) {
+      for (const Setting& row : section.rows) {
+        listed.push_back(row.name);
+        for (const Alias& alias : row.aliases) {
+          if (!alias.name.empty()) listed.push_back(alias.name);
+        }
+      }
+    }
+    return listed;
+  }();
+  return names;
+}
+
+bool isWildcard(const std::string& host) {
+  // Every spelling of the unspecified address: 0.0.0.0, 0, ::, 0:0:0:0:0:0:0:0, ::0, ::ffff:0.0.0.0
+  std::string rest = host;
+  if (rest.starts_with("::ffff:")) rest = rest.substr(7);
+  return host == "*" || rest.find_first_not_of("0:.") == std::string::npos;
+}
+
+}  // namespace
+
+Table brokerTable() {
+  static const Section sections[] = {
+      {"This node", kNode},
+      {"Addresses", kAddresses},
+      {"Connections and requests", kRequests},
+      {"Topics", kTopics},
+      {"The log", kLog},
+      {"Compaction", kCleaner},
+      {"Metrics", kMetrics},
+      {"Defaults of topic settings", topicDefaults()},
+  };
+  return sections;
+}
+
+bool isTopicDefault(const Setting& row) {
+  const std::vector<Setting>& rows = topicDefaults();
+  return std::less_equal<>()(rows.data(), &row) && std::less<>()(&row, rows.data() + rows.size());
+}
+
+void* ownerOf(const Setting& row, BrokerSettings& settings) {
+  return isTopicDefault(row) ? static_cast<void*>(&settings.topicDefaults) : &settings;
+}
+
+Meaning meaningOf(std::string_view name) {
+  for (const Section& section : brokerTable()) {
+    for (const Setting& row : section.rows) {
+      if (row.name == name) return {&row, 1, 0};
+      for (size_t i = 0; i < row.aliases.size(); ++i) {
+        if (!row.aliases[i].name.empty() && row.aliases[i].name == name) return {&row, row.aliases[i].factor, i + 1};
+      }
+    }
+  }
+  return {};
+}
+
+Failure unknownBrokerSetting(std::string_view name) {
+  // A topic setting's own name is the likeliest mistake.
+  if (const Setting* topic = find(topicTable(), name); topic != nullptr && !topic->hidden) {
+    if (topic->broker.empty()) {
+      return failure(Error::invalidConfig, "Unknown setting {}: it can be set for a topic only", quoted(name));
+    }
+    return failure(Error::invalidConfig, "Unknown setting {}: it belongs to a topic; the default for all topics is {}",
+                   quoted(name), topic->broker);
+  }
+  if (Meaning alias = meaningOf(name); alias.row != nullptr && alias.rank > 0) {
+    return failure(Error::invalidConfig, "{} cannot be set here; set {}", name, alias.row->name);
+  }
+  std::string near = nearest(name, brokerNames());
+  return failure(Error::invalidConfig, "Unknown setting {}{}", quoted(name),
+                 near.empty() ? "; `mq config list` names all" : fmt::format("; did you mean {}?", near));
+}
+
+std::vector<std::string> contradictions(const BrokerSettings& s) {
+  std::vector<std::string> found;
+  std::set<std::string> names, addresses;
+  if (s.listeners.empty() && s.roles.broker) found.emplace_back("listeners: a broker needs at least one");
+  for (const Endpoint& listener : s.listeners) {
+    if (!names.insert(listener.name).second) {
+      found.push_back(listener.name.empty() ? "listeners: more than one has no name; write NAME=HOST:PORT"
+                                            : fmt::format("listeners: two have the name {}", listener.name));
+    }
+    Endpoint bare{"", listener.host, listener.port};
+    if (listener.port != 0 && !addresses.insert(bare.toString()).second) {
+      found.push_back(fmt::format("listeners: {} is given twice", bare.toString()));
+    }
+  }
+  std::set<std::string> advertised;
+  for (const Endpoint& endpoint : s.advertised) {
+    if (isWildcard(endpoint.host)) {
+      found.push_back(
+          fmt::format("advertised.listeners: {} is no address that a client could connect to; name the host as clients "
+                      "see it, or leave it out to tell each client the address that it reached",
+                      endpoint.toString()));
+    } else if (endpoint.port == 0) {
+      found.push_back(fmt::format("advertised.listeners: {} needs a port", endpoint.toString()));
+    }
+    if (!names.contains(endpoint.name)) {
+      found.push_back(
+          endpoint.name.empty()
+              ? fmt::format("advertised.listeners: {} has no name, but every listener has one; write NAME={}",
+                            endpoint.toString(), endpoint.toString())
+              : fmt::format("advertised.listeners: there is no listener with the name {}", endpoint.name));
+    }
+    if (!advertised.insert(endpoint.name).second) {
+      found.push_back(fmt::format("advertised.listeners: two are for the listener {}",
+                                  endpoint.name.empty() ? "without a name" : endpoint.name));
+    }
+  }
+  if (s.peerListen.size() != 1) found.emplace_back("peer.listen: needs exactly one address");
+  if (s.httpListen.size() > 1) found.emplace_back("http.listen: takes one address");
+  for (const auto* single : {&s.peerListen, &s.httpListen}) {
+    for (const Endpoint& endpoint : *single) {
+      if (!endpoint.name.empty()) found.push_back(fmt::format("{}: has no names", endpoint.toString()));
+    }
+  }
+  if (s.controllers.size() > 1) {
+    found.emplace_back("controllers: more than one controller is not possible in this version; give one, or none");
+  } else if (s.controllers.size() == 1 && s.controllers[0].id != s.nodeId) {
+    found.push_back(
+        fmt::format("controllers: {} is not this node (node.id is {}), which would need a cluster; that is "
+                    "not possible in this version",
+                    s.controllers[0].toString(), s.nodeId));
+  }
+  if (!s.roles.broker || !s.roles.controller) {
+    found.emplace_back(
+        "roles: a node alone needs both broker and controller; other roles need a cluster, which is not possible in "
+        "this version");
+  }
+  if (s.requestMemoryBytes < s.requestBytesMax) {
+    found.push_back(
+        fmt::format("queued.max.request.bytes ({}) is below socket.request.max.bytes ({}): the largest request could "
+                    "never be read; lower that, too",
+                    s.requestMemoryBytes, s.requestBytesMax));
+  }
+  if (s.topicDefaults.minCompactionLagMs > s.topicDefaults.maxCompactionLagMs) {
+    found.push_back(
+        fmt::format("log.cleaner.min.compaction.lag.ms ({}) is above log.cleaner.max.compaction.lag.ms ({})",
+                    s.topicDefaults.minCompactionLagMs, s.topicDefaults.maxCompactionLagMs));
+  }
+  return found;
+}
+
+namespace {
+
+const Setting* findBrokerRow(std::string_view name) { return find(brokerTable(), name); }
+
+}  // namespace
+
+Result<void> checkBroker(const Overrides& overrides) {
+  BrokerSettings settings;
+  for (const auto& [name, value] : overrides) {
+    const Setting* row = findBrokerRow(name);
+    if (row == nullptr) return unknownBrokerSetting(name);
+    if (row->change != Change::live) {
+      return failure(Error::invalidRequest,
+                     "Cannot update {} while the broker runs: it needs a restart with a changed mq.toml or "
+                     "command line",
+                     name);
+    }
+    if (Result<void> assigned = assign(*row, value, ownerOf(*row, settings)); !assigned) return assigned;
+  }
+  for (const std::string& contradiction : contradictions(settings)) {
+    return failure(Error::invalidConfig, "{}", contradiction);
+  }
+  return {};
+}
+
+Result<Overrides> alterBroker(const BrokerConfig& config, const Overrides& now,
+                              std::span<const Alteration> alterations) {
+  BrokerSettings settings = config.settings();
+  auto effective = [&](const Setting& row) { return row.field->print(ownerOf(row, settings)); };
+  Result<Overrides> altered = alter(now, alterations, findBrokerRow, unknownBrokerSetting, effective);
+  if (!altered) return altered;
+  if (Result<void> checked = checkBroker(*altered); !checked) return checked.failure();
+  return altered;
+}
+
+}  // namespace mq::config
