@@ -8,6 +8,7 @@ namespace mq::cli {
 const std::vector<Command>& allCommands() {
   static const std::vector<Command> rows = [] {
     std::vector<Command> all = {
+        consumeCommand(),
         helpCommand(),
         produceCommand(),
         versionCommand(),

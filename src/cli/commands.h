@@ -4,6 +4,7 @@
 
 namespace mq::cli {
 
+Command consumeCommand();
 Command helpCommand();
 Command produceCommand();
 Command versionCommand();

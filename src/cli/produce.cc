@@ -13,6 +13,7 @@
 #include "cli/input.h"
 #include "cli/kafka_client.h"
 #include "cli/output.h"
+#include "cli/record_text.h"
 #include "wire/create_topics_request.h"
 #include "wire/create_topics_response.h"
 #include "wire/describe_configs_request.h"
@@ -54,34 +55,6 @@ void onDelivery(rd_kafka_t*, const rd_kafka_message_t* message, void* opaque) {
   }
   run.delivery.fail(reinterpret_cast<uintptr_t>(message->_private), run.unit, describeError(message->err, nullptr),
                     exitCodeOf(message->err) == exitNotFound ? exitNotFound : exitFailed);
-}
-
-std::string unescape(const std::string& text, std::string_view flag) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\' || i + 1 == text.size()) {
-      out += text[i];
-      continue;
-    }
-    switch (text[++i]) {
-      case 'n': out += '\n'; break;
-      case 't': out += '\t'; break;
-      case 'r': out += '\r'; break;
-      case '0': out += '\0'; break;
-      case '\\': out += '\\'; break;
-      case 'x': {
-        unsigned value = 0;
-        if (i + 2 >= text.size() || std::sscanf(text.c_str() + i + 1, "%2x", &value) != 1)
-          mq::cli::fail(exitUsage, "--{}: \\x takes two hex digits", flag);
-        out += static_cast<char>(value);
-        i += 2;
-        break;
-      }
-      default: mq::cli::fail(exitUsage, "--{}: \\{} is no escape (\\n \\t \\r \\0 \\\\ \\xHH are)", flag, text[i]);
-    }
-  }
-  if (out.empty()) mq::cli::fail(exitUsage, "--{} cannot be empty", flag);
-  return out;
 }
 
 size_t parseSize(const std::string& text, std::string_view flag) {
