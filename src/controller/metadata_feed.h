@@ -1,9 +1,8 @@
 // MetadataFeed: the cluster's metadata as one shard sees it. One per shard; the controller (in a cluster: the link to
 // it) publishes each new image to all of them, in order. Lives on its shard from before the controller until after it.
 //
-// Within one turn of the shard image() does not change. A subscriber is called once per published image, in the order
-// of subscription, before image() answers the new one to later turns; it must not throw and not wait: what takes longer
-// it starts and leaves to its own task set.
+// A subscriber is called once per published image, in the order of subscription; image() is the new one by then. It
+// must not throw and not wait: what takes longer it starts and leaves to its own task set.
 #pragma once
 #include <functional>
 #include <map>

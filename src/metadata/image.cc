@@ -60,18 +60,6 @@ BrokerRef toBroker(const BrokerRecord& from) {
   return broker;
 }
 
-BrokerRecord toRecord(const Broker& from) {
-  BrokerRecord record;
-  record.nodeId = from.id.value();
-  record.incarnation = from.incarnation;
-  record.epoch = from.epoch;
-  for (auto& l : from.listeners) record.listeners.push_back({l.name, l.host, l.port, l.securityProtocol, {}});
-  record.rack = from.rack;
-  record.fenced = from.fenced;
-  record.directories = from.directories;
-  return record;
-}
-
 // Indexes whose state differs, those past `before`'s end included.
 std::vector<int32_t> changedPartitions(const Topic& before, const Topic& after) {
   std::vector<int32_t> changed;
@@ -105,6 +93,12 @@ TopicRef Image::topic(const TopicId& id) const {
   return found ? *found : nullptr;
 }
 
+TopicRef Image::collidingTopic(std::string_view name) const {
+  auto id = topicsByMetricName_.find(metricName(name));
+  TopicRef found = id ? topic(*id) : nullptr;
+  return found && found->name != name ? found : nullptr;
+}
+
 const Partition* Image::partition(const TopicIdPartition& id) const {
   auto found = topicsById_.find(id.topic);
   return found ? (*found)->partition(id.partition) : nullptr;
@@ -127,6 +121,12 @@ ConfigsRef Image::topicConfigs(std::string_view topic) const {
 const Broker* Image::broker(NodeId id) const {
   auto found = brokers_.find(id);
   return found == brokers_.end() ? nullptr : found->second.get();
+}
+
+std::string metricName(std::string_view topic) {
+  std::string name(topic);
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
 }
 
 ImageRef emptyImage() { return std::make_shared<const Image>(); }
@@ -152,6 +152,8 @@ class Applier {
     auto topic = std::make_shared<Topic>();
     topic->id = record.topicId;
     topic->name = record.name;
+    if (std::string name = metricName(record.name); name.find('_') != name.npos)
+      now_->topicsByMetricName_.set(std::move(name), record.topicId);
     put(std::move(topic));
   }
 
@@ -180,6 +182,9 @@ class Applier {
     now_->partitionCount_ -= topic->partitionCount();
     now_->topics_.erase(topic->name);
     now_->topicsById_.erase(topic->id);
+    std::string name = metricName(topic->name);
+    if (auto holder = now_->topicsByMetricName_.find(name); holder && *holder == topic->id)
+      now_->topicsByMetricName_.erase(name);
     topicsTouched_.insert(topic->id);
     topicsMade_.erase(topic->id);
     ConfigResource resource{ResourceType::topic, topic->name};
@@ -314,6 +319,18 @@ Delta difference(const Image& before, const Image& after) {
   return delta;
 }
 
+Record recordOf(const Broker& broker) {
+  BrokerRecord record;
+  record.nodeId = broker.id.value();
+  record.incarnation = broker.incarnation;
+  record.epoch = broker.epoch;
+  for (auto& l : broker.listeners) record.listeners.push_back({l.name, l.host, l.port, l.securityProtocol, {}});
+  record.rack = broker.rack;
+  record.fenced = broker.fenced;
+  record.directories = broker.directories;
+  return record;
+}
+
 std::vector<Record> recordsOf(const Image& image) {
   std::vector<Record> records;
   if (!image.clusterId().isZero()) {
@@ -324,7 +341,7 @@ std::vector<Record> recordsOf(const Image& image) {
   }
   for (auto& [name, level] : image.features()) records.push_back(FeatureRecord{name, level, {}});
   if (image.nextProducerId() != 0) records.push_back(ProducerIdsRecord{image.nextProducerId(), {}});
-  for (auto& [id, broker] : image.brokers()) records.push_back(toRecord(*broker));
+  for (auto& [id, broker] : image.brokers()) records.push_back(recordOf(*broker));
   for (auto& [name, topic] : image.topics()) {
     records.push_back(TopicRecord{topic->id, name, {}});
     for (size_t first = 0; first < topic->partitions.size(); first += kPartitionsPerRecord) {

@@ -101,6 +101,8 @@ class Image {
 
   TopicRef topic(std::string_view name) const;  // null: no such topic
   TopicRef topic(const TopicId& id) const;
+  // The topic whose name differs from this one only in '.' and '_', which metric names cannot tell apart; null: none.
+  TopicRef collidingTopic(std::string_view name) const;
   const SortedMap<std::string, TopicRef>& topics() const { return topics_; }  // by name
   const Partition* partition(const TopicIdPartition& id) const;               // null: no such topic or index
   int64_t partitionCount() const { return partitionCount_; }                  // of all topics
@@ -125,6 +127,7 @@ class Image {
   std::vector<Voter> voters_;
   SortedMap<std::string, TopicRef> topics_;
   SortedMap<TopicId, TopicRef> topicsById_;
+  SortedMap<std::string, TopicId> topicsByMetricName_;  // of names with '.' or '_' in them
   int64_t partitionCount_ = 0;
   std::map<NodeId, int64_t> replicaCounts_;
   SortedMap<ConfigResource, ConfigsRef> configs_;
@@ -158,6 +161,9 @@ struct Applied {
   ImageRef image;
   DeltaRef delta;
 };
+
+// The name with '_' for each '.': topics that share one collide.
+std::string metricName(std::string_view topic);
 
 ImageRef emptyImage();
 // The records of log entry `offset` with term `epoch`.

@@ -36,6 +36,9 @@ struct Record : AnyRecord {
   friend bool operator==(const Record&, const Record&) = default;
 };
 
+struct Broker;                          // image.h
+Record recordOf(const Broker& broker);  // its whole state
+
 Buffer encodeRecords(std::span<const Record> records);
 Result<std::vector<Record>> decodeRecords(Bytes data);  // owns all it holds; unsupportedVersion, invalidRequest
 
