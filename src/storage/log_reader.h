@@ -27,8 +27,9 @@ enum class LogFileKind {
   snapshot,
   leaderEpochs,
   partitionMetadata,
-  cut,      // a damaged tail that recovery set aside
-  deleted,  // *.deleted, whatever it was
+  cut,               // a damaged tail that recovery set aside
+  deleted,           // *.deleted, whatever it was
+  metadataSnapshot,  // BASE-EPOCH.checkpoint of Kafka's __cluster_metadata: batches, like a log
   other,
 };
 
@@ -47,7 +48,7 @@ struct LogProblem {
   std::string what;
 };
 
-struct LogFileSummary {
+struct LogFileSummary {  // of one .log
   uint64_t size = 0;
   uint64_t batches = 0;  // whole ones, good or bad
   uint64_t badBatches = 0;

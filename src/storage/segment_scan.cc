@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "record/records.h"
+#include "storage/batch_verdict.h"
 #include "storage/batch_walk.h"
 #include "storage/file_names.h"
 
@@ -29,51 +30,6 @@ constexpr std::array<std::string_view, 10> kStopNames = {
 
 bool allZero(Bytes bytes) {
   return std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0; });
-}
-
-struct Verdict {
-  ScanStop stop = ScanStop::end;  // end: the batch is good
-  std::string problem;
-};
-
-// What can be said from the header bytes alone; fewer than a header's only at the end of the file.
-Verdict judgeStart(Bytes header, uint64_t left) {
-  if (allZero(header)) return {ScanStop::zeros, fmt::format("zeros instead of a batch, {} bytes to the end", left)};
-  auto next = record::peekBatch(header);
-  switch (next.kind) {
-    case record::NextBatch::Kind::whole:
-      if (next.sizeBytes <= left) return {};
-      return {ScanStop::tornTail, fmt::format("a batch of {} bytes, of which {} are there", next.sizeBytes, left)};
-    case record::NextBatch::Kind::torn:
-    case record::NextBatch::Kind::end:
-      return {ScanStop::tornTail, fmt::format("{} bytes are less than a batch header", left)};
-    case record::NextBatch::Kind::bad: break;
-  }
-  bool badMagic = header.size() > Layout::kMagic && static_cast<int8_t>(header[Layout::kMagic]) != record::kMagic;
-  return {badMagic ? ScanStop::badMagic : ScanStop::badLength, std::string(next.reason)};
-}
-
-Verdict judgeHeader(const BatchView& batch, Offset base, Offset nextOffset, bool dense) {
-  int32_t delta = batch.lastOffsetDelta();
-  int32_t count = batch.recordCount();
-  if (delta < 0 || count < 0 || count > int64_t{delta} + 1) {
-    return {ScanStop::badHeader,
-            fmt::format("{} records in offsets {} to {}", count, batch.baseOffset(), batch.lastOffset())};
-  }
-  if (!isKnown(batch.codec()))
-    return {ScanStop::badHeader, fmt::format("unknown codec {}", static_cast<int>(batch.codec()))};
-  if (batch.baseOffset().value() < 0 || batch.lastOffset() < batch.baseOffset()) {
-    return {ScanStop::offsetOutOfRange, fmt::format("offsets {} to {}", batch.baseOffset(), batch.lastOffset())};
-  }
-  if (batch.baseOffset() < nextOffset) {
-    return {ScanStop::offsetsBackwards, fmt::format("offset {} where {} comes next", batch.baseOffset(), nextOffset)};
-  }
-  if (batch.lastOffset() - base > INT32_MAX) {
-    return {ScanStop::offsetOutOfRange, fmt::format("offset {} in the segment of {}", batch.lastOffset(), base)};
-  }
-  if (dense && batch.baseOffset() != nextOffset)
-    return {ScanStop::offsetGap, fmt::format("offset {} where {} comes next", batch.baseOffset(), nextOffset)};
-  return {};
 }
 
 FileRef openIfThere(FileSystem& system, const std::string& path) {
@@ -198,6 +154,45 @@ IndexCounts complete(FileSystem& system, const std::string& directory, const Seg
 }
 
 }  // namespace
+
+Verdict judgeStart(Bytes header, uint64_t left) {
+  if (allZero(header)) return {ScanStop::zeros, fmt::format("zeros instead of a batch, {} bytes to the end", left)};
+  auto next = record::peekBatch(header);
+  switch (next.kind) {
+    case record::NextBatch::Kind::whole:
+      if (next.sizeBytes <= left) return {};
+      return {ScanStop::tornTail, fmt::format("a batch of {} bytes, of which {} are there", next.sizeBytes, left)};
+    case record::NextBatch::Kind::torn:
+    case record::NextBatch::Kind::end:
+      return {ScanStop::tornTail, fmt::format("{} bytes are less than a batch header", left)};
+    case record::NextBatch::Kind::bad: break;
+  }
+  bool badMagic = header.size() > Layout::kMagic && static_cast<int8_t>(header[Layout::kMagic]) != record::kMagic;
+  return {badMagic ? ScanStop::badMagic : ScanStop::badLength, std::string(next.reason)};
+}
+
+Verdict judgeHeader(const BatchView& batch, Offset base, Offset nextOffset, bool dense) {
+  int32_t delta = batch.lastOffsetDelta();
+  int32_t count = batch.recordCount();
+  if (delta < 0 || count < 0 || count > int64_t{delta} + 1) {
+    return {ScanStop::badHeader,
+            fmt::format("{} records in offsets {} to {}", count, batch.baseOffset(), batch.lastOffset())};
+  }
+  if (!isKnown(batch.codec()))
+    return {ScanStop::badHeader, fmt::format("unknown codec {}", static_cast<int>(batch.codec()))};
+  if (batch.baseOffset().value() < 0 || batch.lastOffset() < batch.baseOffset()) {
+    return {ScanStop::offsetOutOfRange, fmt::format("offsets {} to {}", batch.baseOffset(), batch.lastOffset())};
+  }
+  if (batch.baseOffset() < nextOffset) {
+    return {ScanStop::offsetsBackwards, fmt::format("offset {} where {} comes next", batch.baseOffset(), nextOffset)};
+  }
+  if (batch.lastOffset() - base > INT32_MAX) {
+    return {ScanStop::offsetOutOfRange, fmt::format("offset {} in the segment of {}", batch.lastOffset(), base)};
+  }
+  if (dense && batch.baseOffset() != nextOffset)
+    return {ScanStop::offsetGap, fmt::format("offset {} where {} comes next", batch.baseOffset(), nextOffset)};
+  return {};
+}
 
 std::string_view nameOf(ScanStop stop) { return kStopNames[static_cast<size_t>(stop)]; }
 
