@@ -26,35 +26,25 @@ class VarintCursor {
   size_t left() const { return static_cast<size_t>(end_ - at_); }
 
   int32_t varint() {
-    if (left() >= 2) [[likely]] {
-      uint32_t first = at_[0];
-      if (first < 0x80) {
-        at_ += 1;
-        return unzigzag(first);
-      }
-      uint32_t second = at_[1];
-      if (second < 0x80) {
-        at_ += 2;
-        return unzigzag((first & 0x7F) | second << 7);
-      }
+    if (left() > 0 && at_[0] < 0x80) [[likely]]
+      return unzigzag(uint32_t{*at_++});
+    if (left() > 1 && at_[1] < 0x80) [[likely]] {
+      uint32_t raw = (at_[0] & 0x7Fu) | uint32_t{at_[1]} << 7;
+      at_ += 2;
+      return unzigzag(raw);
     }
-    return unzigzag(static_cast<uint32_t>(longVarint(5)));
+    return unzigzag(static_cast<uint32_t>(longer(5)));
   }
 
   int64_t varlong() {
-    if (left() >= 2) [[likely]] {
-      uint64_t first = at_[0];
-      if (first < 0x80) {
-        at_ += 1;
-        return unzigzag(first);
-      }
-      uint64_t second = at_[1];
-      if (second < 0x80) {
-        at_ += 2;
-        return unzigzag((first & 0x7F) | second << 7);
-      }
+    if (left() > 0 && at_[0] < 0x80) [[likely]]
+      return unzigzag(uint64_t{*at_++});
+    if (left() > 1 && at_[1] < 0x80) [[likely]] {
+      uint64_t raw = (at_[0] & 0x7Fu) | uint64_t{at_[1]} << 7;
+      at_ += 2;
+      return unzigzag(raw);
     }
-    return unzigzag(longVarint(10));
+    return unzigzag(longer(10));
   }
 
   int8_t int8() {
@@ -62,12 +52,13 @@ class VarintCursor {
     return static_cast<int8_t>(*at_++);
   }
 
-  // The start of `count` bytes, which are skipped.
-  const uint8_t* skip(size_t count) {
-    if (count > left()) return fail(), nullptr;
-    const uint8_t* taken = at_;
+  // False, and nothing happens, if there are not as many. Branches on this keep the lengths out of the dependency
+  // chain.
+  [[nodiscard]] bool skip(int32_t count) {
+    if (count < 0 || static_cast<size_t>(count) > left()) [[unlikely]]
+      return false;
     at_ += count;
-    return taken;
+    return true;
   }
 
  private:
@@ -76,15 +67,26 @@ class VarintCursor {
 
   void fail() { at_ = end_ = nullptr; }
 
-  uint64_t longVarint(int bytesMax) {
+  struct Long {
+    uint64_t value;
+    const uint8_t* at;  // null: it did not fit
+  };
+  // Out of line and without `this`, so that the cursor stays in registers.
+  [[gnu::noinline]] static Long readLong(const uint8_t* at, const uint8_t* end, int bytesMax) {
     uint64_t value = 0;
-    for (int i = 0; i < bytesMax && at_ != end_; ++i) {
-      uint64_t byte = *at_++;
+    for (int i = 0; i < bytesMax && at != end; ++i) {
+      uint64_t byte = *at++;
       value |= (byte & 0x7F) << (7 * i);  // bits over 64 fall off, as they do in Kafka
-      if (byte < 0x80) return value;
+      if (byte < 0x80) return {value, at};
     }
-    fail();
-    return 0;
+    return {0, nullptr};
+  }
+
+  uint64_t longer(int bytesMax) {
+    Long read = readLong(at_, end_, bytesMax);
+    at_ = read.at;
+    if (at_ == nullptr) end_ = nullptr;
+    return read.value;
   }
 
   const uint8_t* at_;
@@ -105,7 +107,8 @@ struct ParsedRecord {
 };
 
 // Reads the record at `at`. Returns what is wrong with it; empty if nothing, and then all of it lies before `end`.
-inline std::string_view parseRecord(const uint8_t* at, const uint8_t* end, ParsedRecord& record) {
+[[gnu::always_inline]] inline std::string_view parseRecord(const uint8_t* at, const uint8_t* end,
+                                                           ParsedRecord& record) {
   VarintCursor outer(at, end);
   int32_t length = outer.varint();
   if (!outer.ok()) return "the length of a record is cut off or overlong";
@@ -113,24 +116,27 @@ inline std::string_view parseRecord(const uint8_t* at, const uint8_t* end, Parse
     return "a record is longer than what is left of its batch";
   record.end = outer.at() + length;
 
+  constexpr std::string_view kFieldsTooLong = "the fields of a record do not fit its length";
   VarintCursor fields(outer.at(), record.end);
   record.attributes = fields.int8();
   record.timestampDelta = fields.varlong();
   record.offsetDelta = fields.varint();
   record.keyLength = fields.varint();
-  record.key = record.keyLength > 0 ? fields.skip(static_cast<size_t>(record.keyLength)) : fields.at();
+  record.key = fields.at();
+  if (record.keyLength > 0 && !fields.skip(record.keyLength)) return kFieldsTooLong;
   record.valueLength = fields.varint();
-  record.value = record.valueLength > 0 ? fields.skip(static_cast<size_t>(record.valueLength)) : fields.at();
+  record.value = fields.at();
+  if (record.valueLength > 0 && !fields.skip(record.valueLength)) return kFieldsTooLong;
   record.headerCount = fields.varint();
   record.headers = fields.at();
-  if (!fields.ok()) return "the fields of a record do not fit its length";
+  if (!fields.ok()) return kFieldsTooLong;
   if (record.headerCount < 0) return "a record has a negative number of headers";
   for (int32_t i = 0; i < record.headerCount; ++i) {
     int32_t keyLength = fields.varint();
     if (keyLength < 0) return "a record header has no key";
-    fields.skip(static_cast<size_t>(keyLength));
+    if (!fields.skip(keyLength)) return "the headers of a record do not fit its length";
     int32_t valueLength = fields.varint();
-    if (valueLength > 0) fields.skip(static_cast<size_t>(valueLength));
+    if (valueLength > 0 && !fields.skip(valueLength)) return "the headers of a record do not fit its length";
     if (!fields.ok()) return "the headers of a record do not fit its length";
   }
   if (fields.at() != record.end) return "a record is longer than its fields";

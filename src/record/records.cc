@@ -1,5 +1,7 @@
 #include "record/records.h"
 
+#include <algorithm>
+
 #include "record/record_parser.h"
 
 namespace mq::record {
@@ -18,17 +20,17 @@ std::optional<Bytes> nullable(const uint8_t* start, int32_t length) {
 // Both only see headers that parseRecord() has accepted.
 HeaderView HeadersView::Iterator::operator*() const {
   VarintCursor fields(at_, end_);
-  auto keyLength = static_cast<size_t>(fields.varint());
-  const uint8_t* key = fields.skip(keyLength);
+  int32_t keyLength = fields.varint();
+  const uint8_t* key = fields.at();
+  static_cast<void>(fields.skip(keyLength));
   int32_t valueLength = fields.varint();
-  return {.key = asText(Bytes(key, keyLength)), .value = nullable(fields.at(), valueLength)};
+  return {.key = asText(Bytes(key, static_cast<size_t>(keyLength))), .value = nullable(fields.at(), valueLength)};
 }
 
 HeadersView::Iterator& HeadersView::Iterator::operator++() {
   VarintCursor fields(at_, end_);
-  fields.skip(static_cast<size_t>(fields.varint()));
-  int32_t valueLength = fields.varint();
-  if (valueLength > 0) fields.skip(static_cast<size_t>(valueLength));
+  static_cast<void>(fields.skip(fields.varint()));
+  static_cast<void>(fields.skip(std::max(fields.varint(), 0)));
   at_ = fields.at();
   --left_;
   return *this;
