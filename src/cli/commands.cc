@@ -13,7 +13,7 @@ const std::vector<Command>& allCommands() {
         produceCommand(),
         versionCommand(),
     };
-    for (auto group : {configCommands(), topicCommands()}) all.insert(all.end(), group.begin(), group.end());
+    for (auto group : {benchCommands(), configCommands(), topicCommands()}) all.insert(all.end(), group.begin(), group.end());
     std::sort(all.begin(), all.end(), [](const Command& a, const Command& b) { return a.path < b.path; });
     return all;
   }();

@@ -8,6 +8,7 @@ Command consumeCommand();
 Command helpCommand();
 Command produceCommand();
 Command versionCommand();
+std::vector<Command> benchCommands();
 std::vector<Command> configCommands();
 std::vector<Command> topicCommands();
 
