@@ -153,24 +153,24 @@ class Message:
         return [f for f in fields if f.tag < 0] + sorted((f for f in fields if f.tag >= 0), key=lambda f: f.tag)
 
     def check(self):
-        used, pending = set(), [(self.fields, (self.name,))]
+        used, pending = set(), [(self.fields, (self.name,), False)]
         while pending:
-            fields, path = pending.pop()
+            fields, path, in_tag = pending.pop()
             if len({f.name for f in fields}) != len(fields):
                 raise SchemaError(f"{path[-1]}: a field name twice")
             tags = [f.tag for f in fields if f.tag >= 0]
             if len(set(tags)) != len(tags):
                 raise SchemaError(f"{path[-1]}: a tag twice")
             for f in fields:
-                if f.base == "records" and (f.tag >= 0 or f.is_array):
-                    raise SchemaError(f"{f.name}: records cannot be tagged or in an array, or no slice could be spliced in")
+                if f.base == "records" and (f.is_array or in_tag or f.tag >= 0):
+                    raise SchemaError(f"{f.name}: records cannot be in an array or a tag: the encoder could not splice there")
                 if f.is_struct:
                     if f.base not in self.structs:
                         raise SchemaError(f"{f.name}: no struct {f.base}")
                     if f.base in path:
                         raise SchemaError(f"{f.base} contains itself")
                     used.add(f.base)
-                    pending.append((self.structs[f.base], path + (f.base,)))
+                    pending.append((self.structs[f.base], path + (f.base,), in_tag or f.tag >= 0))
                     for version in range(f.versions[0], f.versions[1] + 1):
                         # Otherwise four bytes could announce any number of elements.
                         if f.is_array and self.bytes_min(self.structs[f.base], version) == 0:

@@ -38,12 +38,12 @@ class Reader {
   Prefix prefix(const Field& field, bool compact, bool wide, size_t bytesEach, size_t& count);
   size_t bytesMin(const Field& field, bool compact) const;
 
-  bool fail(std::string why) {
+  [[gnu::cold]] bool fail(std::string why) {
     if (why_.empty()) why_ = std::move(why);
     return false;
   }
   // Failures unwind from the inside out, so the path grows at its front.
-  bool within(const char* field, std::optional<size_t> index = {}) {
+  [[gnu::cold]] bool within(const char* field, std::optional<size_t> index = {}) {
     std::string step = index ? fmt::format("{}[{}]", field, *index) : std::string(field);
     path_ = path_.empty() ? std::move(step) : step + "." + path_;
     return false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "wire/codec.h"
@@ -14,19 +15,22 @@ namespace {
 // The value of an optional field, or null.
 const void* present(const Field& field, const void* at) { return field.optional ? field.optional->get(at) : at; }
 
+template <class T>
+T load(const void* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
 int64_t integer(Type type, const void* at) {
-  auto load = [at]<class T>(T value) {
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  };
   switch (type) {
-    case Type::boolean: return load(bool());
-    case Type::int8: return load(int8_t());
-    case Type::int16: return load(int16_t());
-    case Type::uint16: return load(uint16_t());
-    case Type::int32: return load(int32_t());
-    case Type::uint32: return load(uint32_t());
-    default: return load(int64_t());  // float64 by its bits
+    case Type::boolean:
+    case Type::int8: return load<int8_t>(at);
+    case Type::int16: return load<int16_t>(at);
+    case Type::uint16: return load<uint16_t>(at);
+    case Type::int32: return load<int32_t>(at);
+    case Type::uint32: return load<uint32_t>(at);
+    default: return load<int64_t>(at);  // float64 by its bits
   }
 }
 
@@ -106,6 +110,23 @@ class Writer {
     }
     *room(1) = static_cast<uint8_t>(value);
   }
+  // A number that is known only after what follows it: one byte is kept, and the few larger ones make place for more.
+  size_t reserveVarint() {
+    room(1);
+    return size_ - 1;
+  }
+  void fillVarint(size_t at, uint32_t value) {
+    if (value <= 0x7f) [[likely]] {
+      buffer_[at] = static_cast<uint8_t>(value);
+      return;
+    }
+    size_t more = sizeOfUnsignedVarint(value) - 1;
+    room(more);
+    std::memmove(buffer_.data() + at + 1 + more, buffer_.data() + at + 1, size_ - more - at - 1);
+    size_t end = std::exchange(size_, at);
+    unsignedVarint(value);
+    size_ = end;
+  }
   template <class T>
   void numbers(const void* from, size_t count) {
     auto* source = static_cast<const uint8_t*>(from);
@@ -117,11 +138,11 @@ class Writer {
     }
   }
 
-  bool fail(std::string why) {
+  [[gnu::cold]] bool fail(std::string why) {
     if (why_.empty()) why_ = std::move(why);
     return false;
   }
-  bool within(const char* field, std::optional<size_t> index = {}) {
+  [[gnu::cold]] bool within(const char* field, std::optional<size_t> index = {}) {
     std::string step = index ? fmt::format("{}[{}]", field, *index) : std::string(field);
     path_ = path_.empty() ? std::move(step) : step + "." + path_;
     return false;
@@ -163,6 +184,9 @@ bool Writer::structure(const Structure& structure, const uint8_t* object) {
 bool Writer::value(const Field& field, const uint8_t* at) {
   bool compact = flexible_ && !field.isRigid;
   bool isStructure = field.type == Type::structure && !field.array;
+  if (!field.optional && !field.array && !isStructure) [[likely]] {
+    return single(field, at, compact) || within(field.name);
+  }
   bool nullable = field.nullable.contains(version_);
   const void* value = present(field, at);
   if (!value) {
@@ -223,13 +247,13 @@ bool Writer::array(const Field& field, const void* value, bool compact) {
 bool Writer::single(const Field& field, const void* value, bool compact) {
   switch (field.type) {
     case Type::boolean:
-    case Type::int8: fixed(static_cast<int8_t>(integer(field.type, value))); return true;
+    case Type::int8: fixed(load<int8_t>(value)); return true;
     case Type::int16:
-    case Type::uint16: fixed(static_cast<int16_t>(integer(field.type, value))); return true;
+    case Type::uint16: fixed(load<int16_t>(value)); return true;
     case Type::int32:
-    case Type::uint32: fixed(static_cast<int32_t>(integer(field.type, value))); return true;
+    case Type::uint32: fixed(load<int32_t>(value)); return true;
     case Type::int64:
-    case Type::float64: fixed(integer(field.type, value)); return true;
+    case Type::float64: fixed(load<int64_t>(value)); return true;
     case Type::uuid: bytes(static_cast<const Uuid*>(value)->bytes); return true;
     case Type::string: {
       auto& text = *static_cast<const std::string*>(value);
@@ -255,60 +279,35 @@ bool Writer::single(const Field& field, const void* value, bool compact) {
 }
 
 bool Writer::tags(const Structure& structure, const uint8_t* object) {
-  bool ok = true;
-  uint32_t count = 0;
-  auto tagged = structure.fields.subspan(structure.plainCount);
-  for (const Field& field : tagged) {
-    const uint8_t* at = object + field.offset;
-    if (isAbsent(field, at, ok)) {
-      if (!ok) return false;
-    } else if (!isDefault(field, at)) {
-      ++count;
-    }
-  }
   auto unknown = unknownTags(structure, object);
-  unsignedVarint(count + static_cast<uint32_t>(unknown.size()));
-
-  auto writeUnknownBefore = [&](uint32_t tag) {
-    while (!unknown.empty() && unknown.front().tag < tag) {
-      unsignedVarint(unknown.front().tag);
-      unsignedVarint(static_cast<uint32_t>(unknown.front().value.size()));
-      bytes(unknown.front().value);
-      unknown = unknown.subspan(1);
-    }
-  };
-  for (const Field& field : tagged) {
-    if (!field.versions.contains(version_)) continue;
-    auto tag = static_cast<uint32_t>(field.tag);
-    writeUnknownBefore(tag);
-    if (!unknown.empty() && unknown.front().tag == tag) {
-      return fail("an unknown tag has the number of a known one") || within(field.name);
-    }
-    const uint8_t* at = object + field.offset;
-    if (isDefault(field, at)) continue;
-    unsignedVarint(tag);
-    // One byte is kept for the size; the few larger values make place for more afterwards.
-    room(1);
-    size_t start = size_;
-    if (!value(field, at)) return false;
-    size_t written = size_ - start;
-    size_t more = sizeOfUnsignedVarint(static_cast<uint32_t>(written)) - 1;
-    if (more > 0) {
-      room(more);
-      std::memmove(buffer_.data() + start + more, buffer_.data() + start, written);
-    }
-    size_t end = size_;
-    size_ = start - 1;
-    unsignedVarint(static_cast<uint32_t>(written));
-    size_ = end;
-  }
-  writeUnknownBefore(UINT32_MAX);
-  // The largest tag of all is not below the bound above.
-  if (!unknown.empty()) {
+  auto writeUnknown = [&] {
     unsignedVarint(unknown.front().tag);
     unsignedVarint(static_cast<uint32_t>(unknown.front().value.size()));
     bytes(unknown.front().value);
+    unknown = unknown.subspan(1);
+  };
+  uint32_t count = static_cast<uint32_t>(unknown.size());
+  size_t countAt = reserveVarint();
+  for (const Field& field : structure.fields.subspan(structure.plainCount)) {
+    const uint8_t* at = object + field.offset;
+    if (bool ok = true; isAbsent(field, at, ok)) {
+      if (!ok) return false;
+      continue;
+    }
+    auto tag = static_cast<uint32_t>(field.tag);
+    while (!unknown.empty() && unknown.front().tag < tag) writeUnknown();
+    if (!unknown.empty() && unknown.front().tag == tag) {
+      return fail("an unknown tag has the number of a known one") || within(field.name);
+    }
+    if (isDefault(field, at)) continue;
+    ++count;
+    unsignedVarint(tag);
+    size_t sizeAt = reserveVarint();
+    if (!value(field, at)) return false;
+    fillVarint(sizeAt, static_cast<uint32_t>(size_ - sizeAt - 1));
   }
+  while (!unknown.empty()) writeUnknown();
+  fillVarint(countAt, count);
   return true;
 }
 
