@@ -14,7 +14,7 @@ inline constexpr ArrayAccess kArray = {
     .data = [](const void* array) -> const void* { return static_cast<const std::vector<T>*>(array)->data(); },
     .renew = [](void* array, size_t count) -> void* {
       auto& vector = *static_cast<std::vector<T>*>(array);
-      vector = std::vector<T>(count);
+      std::vector<T>(count).swap(vector);
       return vector.data();
     },
 };
