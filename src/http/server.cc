@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <kj/compat/http.h>
+#include <strings.h>
 
 #include "metrics/openmetrics.h"
 #include "runtime/tasks.h"
@@ -85,8 +86,8 @@ class Server::Impl {
   const Address& local() const { return listener_->local(); }
 
  private:
-  // One connection. KJ's server holds no more than one here, so that its callbacks know whom they are asked about.
-  class Connection final : public kj::HttpService, public kj::HttpServerCallbacks, public kj::HttpServerErrorHandler {
+  // One connection. KJ's server holds no more than one here, so that draining the server ends this connection.
+  class Connection final : public kj::HttpService, public kj::HttpServerErrorHandler {
    public:
     explicit Connection(Impl& owner)
         : owner_(owner),
@@ -95,12 +96,16 @@ class Server::Impl {
 
     kj::Promise<void> run(kj::Own<Stream> stream) { return server_.listenHttp(kj::mv(stream)); }
 
-    kj::Promise<void> request(kj::HttpMethod method, kj::StringPtr url, const kj::HttpHeaders&, kj::AsyncInputStream&,
-                              Response& response) override {
+    kj::Promise<void> request(kj::HttpMethod method, kj::StringPtr url, const kj::HttpHeaders& headers,
+                              kj::AsyncInputStream&, Response& response) override {
+      // KJ does not look at the header: a client that reads to the end would wait for the idle timeout.
+      bool leaving = owner_.shard_.now() >= retireAt_;
+      KJ_IF_MAYBE (connection, headers.get(kj::HttpHeaderId::CONNECTION)) {
+        leaving = leaving || strcasecmp(connection->cStr(), "close") == 0;
+      }
+      if (leaving) drained_ = server_.drain();
       return owner_.answer(method, std::string(url.cStr(), url.size()), response);
     }
-
-    bool shouldClose() override { return owner_.shard_.now() >= retireAt_; }
 
     kj::Promise<void> handleClientProtocolError(kj::HttpHeaders::ProtocolError error, Response& response) override {
       return owner_.send(response, {error.statusCode, "Bad Request", kPlain,
@@ -122,13 +127,13 @@ class Server::Impl {
       settings.headerTimeout = kjDuration(owner_.options_.headTimeout);
       settings.pipelineTimeout = kjDuration(owner_.options_.idleTimeout);
       settings.errorHandler = *this;
-      settings.callbacks = *this;
       return settings;
     }
 
     Impl& owner_;
     Instant retireAt_;
     kj::HttpServer server_;
+    kj::Promise<void> drained_ = nullptr;
   };
 
   Co<void> acceptAll() {

@@ -155,6 +155,7 @@ TEST_CASE("http: several requests follow each other on one connection") {
 TEST_CASE("http: odd requests get an error or a closed door, and the server lives on") {
   Site site;
   site.options.headTimeout = 200ms;
+  site.options.idleTimeout = 200ms;
   serving(site, [&](Shard& shard, const Address& address) -> Co<void> {
     std::string endless = "GET /livez HTTP/1.1\r\nX: " + std::string(300000, 'x') + "\r\n\r\n";
     std::string kafka(std::string_view("\x00\x00\x00\x10\x00\x12\x00\x03\x00\x00\x00\x01\x00\x04test", 20));
