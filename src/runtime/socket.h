@@ -26,7 +26,7 @@ class Stream : public kj::AsyncIoStream {
  public:
   // Sends bytes [offset, offset + length) of the file without copying them through user space. Rejects as DISCONNECTED
   // when the peer is gone; a file shorter than asked rejects as FAILED and the stream must be closed (the peer has
-  // been promised more bytes).
+  // been promised more bytes). The file outlives the promise: the caller keeps its FileRef.
   virtual kj::Promise<void> sendFile(const File& file, uint64_t offset, uint64_t length) = 0;
   // Bytes that can be had without waiting; 0: none now. False in *open once the peer has closed or the stream failed.
   // For parsing every whole frame before going back to the loop.

@@ -91,7 +91,10 @@ Co<kj::Own<Stream>> connectTo(UvShard& shard, Address address) {
       kj::uint length = sizeof failed;
       stream->getsockopt(SOL_SOCKET, SO_ERROR, &failed, &length);
     }
-    if (failed == 0) co_return kj::mv(stream);
+    if (failed == 0) {
+      stream->peer();  // known from now on, also when the connection has broken
+      co_return kj::mv(stream);
+    }
   }
   throw socketError("connect to", address.toString(), failed);
 }
@@ -100,7 +103,11 @@ Co<kj::Own<Stream>> connectTo(UvShard& shard, Address address) {
 
 kj::Promise<kj::Own<Stream>> UvNetwork::connect(const Address& address) { return connectTo(shard_, address); }
 
-kj::Own<Stream> UvNetwork::adopt(int descriptor) { return kj::heap<UvStream>(shard_.port(), descriptor); }
+kj::Own<Stream> UvNetwork::adopt(int descriptor) {
+  auto stream = kj::heap<UvStream>(shard_.port(), descriptor);
+  stream->peer();
+  return stream;
+}
 
 kj::Own<Listener> UvNetwork::listen(const Address& address) {
   std::vector<Resolved> found = resolve(address, AI_PASSIVE);
