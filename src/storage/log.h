@@ -20,6 +20,7 @@
 // Files appear at the first append; a Log without any has no directory either. Every Log belongs to one shard and is
 // touched only there; LogShard owns it.
 #pragma once
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,12 +33,19 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "config/topic_settings.h"
+#include "record/validate.h"
 #include "runtime/file.h"
+#include "runtime/tasks.h"
+#include "storage/leader_epochs.h"
+#include "storage/producer_state.h"
+#include "storage/recovery.h"
+#include "storage/segment.h"
+#include "storage/sync_rounds.h"
 
 namespace mq::storage {
 
+class ShardLogs;
 class LogShard;
-struct AbortedTransaction;  // transaction_index.h
 
 enum class Origin : uint8_t {
   client,       // a producer: fully validated; offsets, epoch, times are ours to give
@@ -62,19 +70,14 @@ struct LogSlice {
   FileRef file;  // null: no bytes
   uint64_t position = 0;
   uint32_t length = 0;
-  Offset base;        // of the first batch; may be below the offset asked for
-  bool cold = false;  // in a sealed segment that was not read lately: its pages may need the disk
+  Offset base;  // of the first batch: may be below the offset asked for
+  Offset end;   // behind the last record of the slice
 };
 
 struct TimestampedOffset {
   Offset offset{-1};
   WallMs timestamp = kNoTimestamp;
   LeaderEpoch epoch = kNoLeaderEpoch;
-};
-
-struct EpochEnd {
-  LeaderEpoch epoch = kNoLeaderEpoch;  // the largest epoch ≤ the one asked for
-  Offset end{-1};                      // where the next epoch starts, or the log end
 };
 
 // Special timestamps of ListOffsets.
@@ -105,22 +108,24 @@ class LogObserver {
   virtual void foundDamage(OffsetRange batch) = 0;          // by scrubbing: the batch is not served any more
 };
 
-class Log {
+class Log final : private Syncable {
  public:
-  ~Log();
+  ~Log() noexcept(false);
   KJ_DISALLOW_COPY(Log);
 
-  const TopicPartition& name() const;
-  const TopicId& topic() const;
-  void observe(LogObserver* observer);  // null: nobody. The observer outlives the log or calls observe(nullptr).
+  const TopicPartition& name() const { return name_; }
+  const TopicId& topic() const { return topic_; }
+  void observe(LogObserver* observer) {
+    observer_ = observer;
+  }  // null: nobody. The observer outlives the log or calls observe(nullptr).
 
-  Offset start() const;
-  Offset end() const;  // written
-  Offset durableEnd() const;
+  Offset start() const { return start_; }
+  Offset end() const { return end_; }  // written
+  Offset durableEnd() const { return durableEnd_; }
   uint64_t sizeBytes() const;
-  size_t segmentCount() const;
-  LeaderEpoch lastEpoch() const;                            // of the last batch; -1: none
-  const std::optional<std::string>& offlineReason() const;  // set: unusable, and why
+  size_t segmentCount() const { return segments_.size(); }
+  LeaderEpoch lastEpoch() const;                                                // of the last batch; -1: none
+  const std::optional<std::string>& offlineReason() const { return offline_; }  // set: unusable, and why
 
   void setSettings(const config::TopicSettings& settings);  // takes effect with the next append
   // Where the replica's high watermark is: segments at or above it are never deleted, transactions whose marker is not
@@ -147,7 +152,8 @@ class Log {
   // The first record with a timestamp >= the one given; offset -1: none. The special timestamps above; latest is end(),
   // so callers that mean the high watermark ask themselves.
   kj::Promise<Result<TimestampedOffset>> offsetForTime(int64_t timestamp);
-  EpochEnd epochEnd(LeaderEpoch epoch) const;
+  // The largest epoch at or below `epoch` and where it ends here; {-1, -1}: nothing is known of it.
+  EpochBoundary epochEnd(LeaderEpoch epoch) const;
   std::vector<ProducerView> producers() const;
 
   // Moves the start up to `offset`; it need not be at a batch's beginning. Resolves with the start once that is
@@ -163,11 +169,165 @@ class Log {
   void enforceRetention();
 
  private:
+  friend class ShardLogs;
   friend class LogShard;
-  struct AbortedTransaction;  // transaction_index.h
-  struct Parts;               // log_parts.h
-  explicit Log(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  friend class Scrubber;
+
+  // An append on its way from accepted to written.
+  struct Pending {
+    AppendRequest request;
+    kj::Own<kj::PromiseFulfiller<Result<Appended>>> answer;
+    bool checked = false;
+    std::optional<Failure> refused;
+    MutableBytes stored;  // what is written: the request's bytes, or `rewritten`
+    Buffer rewritten;
+    record::BatchFacts facts;
+    std::vector<MutableBytes> batches;  // of a replica's request
+    WallMs now = kNoTimestamp;          // by this broker's clock
+  };
+  struct Queued {
+    Bytes bytes;  // none: a duplicate of something queued
+    BatchMark mark;
+    int64_t records = 0;
+    std::optional<ProducerState::Undo> undo;
+    std::optional<AbortedTransaction> aborted;
+    std::unique_ptr<Pending> pending;  // the append this was the last batch of
+    Appended answer;
+  };
+  struct Held {
+    std::unique_ptr<Segment> segment;
+    WallMs firstAppend = kNoTimestamp;  // by this broker's clock
+    WallMs lastAppend = kNoTimestamp;
+    int64_t rollAfterMs = 0;
+  };
+  using Segments = std::map<Offset, Held>;
+
+  Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSettings settings, RecoveredLog recovered);
+
+  std::optional<Failure> unusable() const;
+
+  // append
+  void check(Pending& pending);
+  void checkCopied(Pending& pending);
+  void pump();
+  void sequence(std::unique_ptr<Pending> pending);
+  Result<void> queueBatch(std::unique_ptr<Pending>& pending, MutableBytes batch, bool last);
+  std::optional<Failure> makeRoom(uint64_t bytes, Offset last);
+  bool mustRoll(const Held& active, uint64_t bytes, Offset last);
+  void makeDirectory();
+  void openSegment(Offset base);
+  void sealActive();
+  void refuse(std::unique_ptr<Pending> pending, Failure failure);
+  void flush();
+  void takeBack(std::vector<Queued>& writes, Offset end, uint64_t size, const kj::Exception& reason);
+  void endTurn();
+
+  // sync
+  Unsynced takeUnsynced() override;
+  void synced() override;
+  void syncFailed(const kj::Exception& reason) override;
+  bool hasUnsynced() const;
+  void advanceDurable();
+  void dropWaiters(Offset from, const kj::Exception& reason);
+  void armFlushTimer();
+  std::optional<Offset> durableMark() const;  // nullopt: the directory does not list it yet
+
+  // files beside the segments
+  void startSideWork();
+  Co<void> sideWork();
+  std::string path(std::string_view file) const { return context_.directory + "/" + std::string(file); }
+
+  // segments
+  Segments::iterator segmentOf(Offset offset);
+  void ensureIndexes(Segment& segment);
+  void ensureTransactions(Segment& segment);
+  void advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>>> answer);
+  void dropSegmentsBelowStart();
+  void unlinkLater(std::vector<std::string> paths);
+
+  // scrubbing
+  struct ScrubTarget {
+    std::string path;
+    std::string directory;
+    SegmentFacts facts;
+    uint32_t indexInterval = 0;
+    bool indexesChecked = false;
+  };
+  std::optional<Offset> firstSealed() const;
+  std::optional<Offset> sealedAfter(Offset base) const;
+  std::optional<ScrubTarget> sealedForScrub(Offset base) const;
+  void indexesScrubbed(const SegmentFacts& facts, const IndexCounts& counts);
+  void damageFound(const SegmentFacts& facts, OffsetRange batch, const std::string& problem);
+
+  // one at a time, appends wait
+  Co<void> truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer);
+  Co<void> restartNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer);
+  Co<void> removeSegmentsFrom(Offset base);
+  Co<Result<TimestampedOffset>> timeLookUp(int64_t timestamp);
+
+  // the end
+  kj::Promise<void> whenIdle();
+  void checkIdle();
+  void goOffline(const std::string& reason);
+  Co<void> close();    // to a clean stop
+  Co<void> abandon();  // the partition is being removed: fails what waits, returns when nothing is in flight
+
+  ShardLogs& home_;
+  TopicPartition name_;
+  TopicId topic_;
+  config::TopicSettings settings_;
+  SegmentContext context_;
+  LogObserver* observer_ = nullptr;
+
+  Segments segments_;  // the last one is active
+  Offset start_{0};
+  Offset end_{0};
+  Offset next_{0};
+  Offset highWatermark_{0};
+  uint64_t sealedBytes_ = 0;  // of all segments but the last
+  ProducerState producers_;
+  LeaderEpochs epochs_;
+  std::map<Offset, Offset> damaged_;  // batches that scrubbing found: first → end
+
+  std::deque<std::unique_ptr<Pending>> pending_;
+  std::vector<Queued> writes_;
+  uint64_t queuedBytes_ = 0;
+  bool endsTurn_ = false;  // endTurn() will be called
+  Offset announced_{0};    // the end that the observer knows
+
+  Offset syncedEnd_{0};
+  Offset durableEnd_{0};
+  std::optional<OffsetRange> held_;  // page-cache: not durable before its sync, by flush.messages
+  int64_t unsyncedRecords_ = 0;
+  struct Taken {
+    Offset base;
+    uint64_t size;
+  };
+  std::vector<Taken> taken_;  // by the sync that is running
+  Offset takenEnd_{0};
+  std::vector<FileRef> newFiles_;
+  bool hasDirectory_ = false;
+  bool newDirectory_ = false;
+  bool newNames_ = false;
+  bool listed_ = false;
+  bool listing_ = false;
+  bool flushTimerArmed_ = false;
+  std::multimap<Offset, kj::Own<kj::PromiseFulfiller<void>>> waiters_;
+
+  bool sideWorking_ = false;
+  bool epochsDirty_ = false;
+  std::optional<Offset> epochsUnsavedFrom_;
+  std::vector<std::pair<Offset, Buffer>> snapshots_;  // to be written
+  std::vector<Offset> sealed_;                        // segments whose derived files are to be synced
+
+  bool exclusive_ = false;
+  bool changed_ = false;  // since the state on disk was last sealed by a clean stop
+  bool closing_ = false;
+  bool removed_ = false;
+  size_t jobs_ = 0;  // on pools, using what is ours
+  std::optional<std::string> offline_;
+  std::vector<kj::Own<kj::PromiseFulfiller<void>>> idleWaiters_;
+  Tasks tasks_;  // last: goes first
 };
 
 }  // namespace mq::storage

@@ -10,8 +10,8 @@
 //   log-start-offset-checkpoint       log starts moved by DeleteRecords
 //   clean-shutdown                    there after a clean stop; removed durably before anything else is written
 //   reserve                           space that is given up when the disk is full at start
-//   quarantine/                       partition directories that the list does not know: moved aside, never deleted
-//   <topic>-<partition>/              a log; renamed to <topic>-<partition>.<id>-delete when it is deleted
+//   quarantine/                       partition directories that nobody knows: moved aside, never deleted
+//   <topic>-<partition>/              a log; renamed to <topic id>-<partition>-delete when it is deleted
 //
 // LogDirectory lives on shard 0, which writes the files above; they are shared by all shards, so changes are posted to
 // it and what many shards want at once shares one write. LogShard lives on each shard, owns that shard's Logs, and
@@ -57,6 +57,8 @@ struct DirectoryUsage {
   uint64_t availableBytes = 0;
 };
 
+class ShardLogs;
+
 class LogDirectory {
  public:
   // Locks, checks, claims and reads the directory; moves unknown partitions to quarantine, finishes half-done
@@ -74,13 +76,18 @@ class LogDirectory {
   const std::optional<std::string>& offlineReason() const;
   DirectoryUsage usage() const;
 
+  // Moves to quarantine what nobody opened: partition directories that neither the list nor an open() knows. For when
+  // all of the node's partitions have been opened.
+  kj::Promise<void> quarantineUnknown();
+
   // After all LogShards are closed: writes marks, starts and the clean-shutdown mark.
   kj::Promise<void> close();
 
+  struct State;  // log_directory_state.h
+
  private:
   friend class LogShard;
-  struct State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
 class LogShard {
@@ -124,10 +131,8 @@ class LogShard {
   // Flushes, syncs, seals the state of every log, so that the next start scans nothing.
   kj::Promise<void> close();
 
-  struct State;
-
  private:
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ShardLogs> logs_;
 };
 
 }  // namespace mq::storage

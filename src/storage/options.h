@@ -12,19 +12,18 @@ struct Options {
   std::string path;                     // the data directory
   std::vector<std::string> otherNames;  // entries of the data directory that belong to other modules ("metadata")
 
-  uint64_t freeBytesMin = 64_MiB;  // the floor: with less free disk, appends are refused; 0: no floor
-  uint64_t reserveBytes = 8_MiB;   // a file that is given up when the disk is full at start; 0: none
+  uint64_t freeBytesMin = 1_GiB;   // the floor: with less free disk, appends are refused; 0: no floor
+  uint32_t freePercentMin = 5;     // the smaller of the two floors counts
+  uint64_t reserveBytes = 16_MiB;  // a file that is given up when the disk is full at start; 0: none
   Duration spaceCheckInterval = 1s;
 
   Duration markInterval = 3s;            // the durable marks of what changed are written this often
   Duration pageCacheSyncInterval = 30s;  // under page-cache: how often the unsynced is synced behind the appends' back
   uint32_t syncParallel = 4;             // syncs of one shard in flight at a time
-  uint32_t syncAllFrom = 64;             // from so many dirty files on, one sync of the whole file system
 
   Duration retentionInterval = 300s;     // Kafka's log.retention.check.interval.ms
   Duration producerExpiration = 86400s;  // Kafka's producer.id.expiration.ms
   uint32_t openFilesMax = 512;           // of one shard's logs
-  uint32_t recoveriesMax = 4;            // logs of one shard being recovered at a time
 
   uint64_t scrubBytesPerSecond = 4_MiB;  // of one shard; 0: no scrubbing
   Duration scrubPassMin = 10s;           // from the beginning of one pass over all sealed segments to that of the next

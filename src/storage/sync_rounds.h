@@ -5,13 +5,10 @@
 // the next round. A log's `synced` is called only when every file and directory it handed over is safe, so its durable
 // end cannot skip a file, and a new segment's name is as safe as what is in it.
 //
-// From Options::syncAllFrom files on, one sync of the whole file system replaces them.
-//
 // An error goes to the log concerned (it decides whether it matters: a partition that is being deleted does not care)
 // and nothing is retried. Belongs to its shard.
 #pragma once
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,32 +27,37 @@ struct Unsynced {
 
 class Syncable {
  public:
-  virtual ~Syncable() = default;
+  virtual ~Syncable() noexcept(false) {}
   // What has to be synced so that everything written so far survives. The log remembers how far that is.
   virtual Unsynced takeUnsynced() = 0;
   virtual void synced() = 0;  // what the last takeUnsynced() gave is safe
   virtual void syncFailed(const kj::Exception& reason) = 0;
+
+ private:
+  friend class SyncRounds;
+  bool waiting_ = false;
 };
 
 class SyncRounds {
  public:
   struct Figures {
     uint64_t rounds = 0;
-    uint64_t files = 0;       // synced one by one
-    uint64_t wholeSyncs = 0;  // file systems
+    uint64_t files = 0;
   };
 
-  SyncRounds(Shard& shard, std::string path, uint32_t parallel, uint32_t syncAllFrom);
+  SyncRounds(Shard& shard, uint32_t parallel);
   ~SyncRounds();
   KJ_DISALLOW_COPY(SyncRounds);
 
-  void request(Syncable& who);  // once per round is enough; more do no harm
+  void request(Syncable& who);  // more than once does no harm
   void forget(Syncable& who);   // it is going away: none of its methods is called any more
   bool busy() const;
   const Figures& figures() const;
 
  private:
   struct State;
+  void startSoon();
+  void start();
   std::shared_ptr<State> state_;
 };
 

@@ -1,0 +1,434 @@
+// Log: its life, syncs, the files beside the segments, the log start, retention.
+#include "storage/log.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "storage/file_names.h"
+#include "storage/shard_logs.h"
+
+namespace mq::storage {
+
+Log::Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSettings settings, RecoveredLog recovered)
+    : home_(home),
+      name_(std::move(name)),
+      topic_(topic),
+      settings_(std::move(settings)),
+      context_{.files = home.files,
+               .directory = home.options.path + "/" + fmt::format("{}", name_),
+               .indexIntervalBytes = static_cast<uint32_t>(settings_.indexIntervalBytes)},
+      start_(recovered.start),
+      end_(recovered.end),
+      next_(recovered.end),
+      producers_(std::move(recovered.producers)),
+      epochs_(std::move(recovered.epochs)),
+      announced_(recovered.end),
+      syncedEnd_(recovered.end),
+      durableEnd_(recovered.end),
+      hasDirectory_(recovered.exists),
+      newDirectory_(recovered.exists && !recovered.listed),
+      newNames_(recovered.exists && !recovered.listed),
+      listed_(recovered.listed),
+      changed_(recovered.exists && !recovered.wasClean),
+      offline_(std::move(recovered.damage)),
+      tasks_(home.shard.log(), "log-task-failed") {
+  for (RecoveredSegment& found : recovered.segments) {
+    Held held;
+    held.segment = std::make_unique<Segment>(context_, found.facts);
+    if (found.indexes) held.segment->adoptIndexes(*found.indexes);
+    if (found.aborted) held.segment->adoptTransactions(*found.aborted);
+    held.firstAppend = found.modified;
+    held.lastAppend = found.modified;
+    if (!segments_.empty()) sealedBytes_ += segments_.rbegin()->second.segment->size();
+    segments_.emplace(found.facts.base, std::move(held));
+  }
+  if (recovered.epochsChanged && !offline_) {
+    epochsDirty_ = true;
+    startSideWork();
+  }
+  if (newNames_) home_.syncs.request(*this);
+}
+
+Log::~Log() noexcept(false) {
+  home_.syncs.forget(*this);
+  home_.forget(*this);
+}
+
+uint64_t Log::sizeBytes() const {
+  return segments_.empty() ? 0 : sealedBytes_ + segments_.rbegin()->second.segment->size();
+}
+
+LeaderEpoch Log::lastEpoch() const { return epochs_.latest().value_or(kNoLeaderEpoch); }
+
+void Log::setSettings(const config::TopicSettings& settings) {
+  settings_ = settings;
+  context_.indexIntervalBytes = static_cast<uint32_t>(settings.indexIntervalBytes);
+  if (settings_.durability == config::Durability::fsync && hasUnsynced()) home_.syncs.request(*this);
+  advanceDurable();
+}
+
+void Log::setHighWatermark(Offset highWatermark) {
+  highWatermark_ = highWatermark;
+  producers_.onHighWatermark(highWatermark);
+}
+
+// --- syncs
+
+bool Log::hasUnsynced() const { return syncedEnd_ < end_ || newNames_ || !newFiles_.empty(); }
+
+Unsynced Log::takeUnsynced() {
+  Unsynced unsynced;
+  taken_.clear();
+  for (auto at = segments_.rbegin(); at != segments_.rend(); ++at) {
+    Segment& segment = *at->second.segment;
+    FileRef file = segment.syncFile();
+    if (file == nullptr && segment.size() > 0) break;  // so the older ones are synced as well
+    if (file == nullptr) continue;
+    unsynced.files.push_back(std::move(file));
+    taken_.push_back({segment.base(), segment.size()});
+  }
+  for (FileRef& file : std::exchange(newFiles_, {})) unsynced.files.push_back(std::move(file));
+  if (std::exchange(newNames_, false)) unsynced.directories.push_back(context_.directory);
+  if (std::exchange(newDirectory_, false)) unsynced.directories.push_back(home_.options.path);
+  takenEnd_ = end_;
+  unsyncedRecords_ = 0;
+  return unsynced;
+}
+
+void Log::synced() {
+  for (const Taken& taken : taken_) {
+    auto at = segments_.find(taken.base);
+    if (at != segments_.end()) at->second.segment->synced(taken.size);
+  }
+  taken_.clear();
+  syncedEnd_ = std::max(syncedEnd_, takenEnd_);
+  if (held_ && syncedEnd_ >= held_->end) held_.reset();
+  if (listed_) {
+    advanceDurable();
+    if (!sealed_.empty()) startSideWork();
+    return;
+  }
+  if (std::exchange(listing_, true)) return;
+  // Only now: what the list names has files.
+  tasks_.add(home_.list(name_, topic_)
+                 .then(
+                     [this] {
+                       listed_ = true;
+                       listing_ = false;
+                       advanceDurable();
+                       checkIdle();
+                     },
+                     [this](kj::Exception&& reason) {
+                       listing_ = false;
+                       dropWaiters(Offset(0), reason);
+                       checkIdle();
+                     }));
+}
+
+void Log::syncFailed(const kj::Exception& reason) { home_.diskFailed("syncing " + context_.directory, reason); }
+
+void Log::advanceDurable() {
+  Offset reached = listed_ ? syncedEnd_ : Offset(0);
+  if (settings_.durability == config::Durability::pageCache) {
+    reached = std::max(reached, held_ ? held_->first : end_);
+  }
+  if (reached <= durableEnd_) return;
+  durableEnd_ = reached;
+  while (!waiters_.empty() && waiters_.begin()->first <= durableEnd_) {
+    waiters_.begin()->second->fulfill();
+    waiters_.erase(waiters_.begin());
+  }
+  if (observer_ != nullptr) observer_->durable(durableEnd_);
+}
+
+kj::Promise<void> Log::whenDurable(Offset end) {
+  if (end <= durableEnd_) return kj::READY_NOW;
+  if (auto failure = unusable(); failure && !closing_) {
+    return kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::str(failure->message.c_str()));
+  }
+  auto paf = kj::newPromiseAndFulfiller<void>();
+  waiters_.emplace(end, kj::mv(paf.fulfiller));
+  return kj::mv(paf.promise);
+}
+
+// Those that wait for an end above `from`.
+void Log::dropWaiters(Offset from, const kj::Exception& reason) {
+  for (auto at = waiters_.upper_bound(from); at != waiters_.end(); at = waiters_.erase(at)) {
+    at->second->reject(kj::cp(reason));
+  }
+}
+
+void Log::armFlushTimer() {
+  if (settings_.flushMs == config::TopicSettings::kUnlimited || std::exchange(flushTimerArmed_, true)) return;
+  tasks_.add(home_.shard.after(std::chrono::milliseconds(settings_.flushMs)).then([this] {
+    flushTimerArmed_ = false;
+    if (hasUnsynced()) home_.syncs.request(*this);
+  }));
+}
+
+// What the directory may promise to the next start: synced, with the epochs and the derived files of sealed segments.
+std::optional<Offset> Log::durableMark() const {
+  if (!listed_ || removed_) return std::nullopt;
+  Offset mark = syncedEnd_;
+  if (epochsUnsavedFrom_) mark = std::min(mark, *epochsUnsavedFrom_);
+  if (!sealed_.empty()) mark = std::min(mark, sealed_.front());
+  return mark;
+}
+
+// --- files beside the segments
+
+void Log::startSideWork() {
+  if (sideWorking_ || removed_ || offline_) return;
+  sideWorking_ = true;
+  tasks_.add(sideWork());
+}
+
+// Writes producer snapshots and the epoch checkpoint, and syncs the indexes of sealed segments, until nothing is left.
+// They are derived, so lack of space only means that the durable mark stays behind and a later round tries again.
+Co<void> Log::sideWork() {
+  co_await kj::evalLater([] {});  // after the write that the work belongs to
+  bool full = false;
+  while (!full && !offline_ && !removed_ && (epochsDirty_ || !snapshots_.empty() || !sealed_.empty())) {
+    std::string epochs = epochsDirty_ ? epochs_.encode() : std::string();
+    epochsDirty_ = false;
+    auto snapshots = std::exchange(snapshots_, {});
+    std::vector<Offset> sealed = sealed_;
+    bool moved = !sealed.empty();
+    ++jobs_;
+    std::optional<kj::Exception> failed;
+    try {
+      co_await home_.shard.run(Pool::sync, [&system = home_.shard.files(), directory = context_.directory,
+                                            epochs = std::move(epochs), snapshots = std::move(snapshots), sealed] {
+        for (const auto& [offset, bytes] : snapshots) {
+          if (offset.value() == 0) continue;
+          FileRef file = system.open(filePath(directory, offset, kSnapshotSuffix), OpenMode::create);
+          file->truncate(0);
+          file->write(0, Bytes(bytes));
+          file->sync();
+        }
+        for (Offset base : sealed) {
+          for (std::string_view suffix : {kOffsetIndexSuffix, kTimeIndexSuffix, kTransactionIndexSuffix}) {
+            std::string path = filePath(directory, base, suffix);
+            if (system.exists(path)) system.open(path, OpenMode::readWrite)->sync();
+          }
+        }
+        if (!sealed.empty()) system.syncDirectory(directory);
+        if (!epochs.empty()) system.replaceFile(directory + "/" + std::string(kLeaderEpochFile), epochs);
+      });
+    } catch (...) {
+      failed.emplace(caughtException());
+    }
+    --jobs_;
+    if (failed && isNoSpace(*failed)) {
+      epochsDirty_ = true;
+      full = true;
+    } else if (failed && !removed_) {
+      home_.diskFailed("writing beside " + context_.directory, *failed);
+    } else if (!failed) {
+      sealed_.erase(sealed_.begin(), sealed_.begin() + static_cast<ptrdiff_t>(sealed.size()));
+      if (!epochsDirty_) epochsUnsavedFrom_.reset();
+      if (moved) home_.markMoved();
+    }
+  }
+  sideWorking_ = false;
+  checkIdle();
+}
+
+// --- the log start, retention
+
+kj::Promise<Result<Offset>> Log::deleteRecordsTo(Offset offset) {
+  flush();
+  if (auto failure = unusable()) return Result<Offset>(std::move(*failure));
+  if (offset > end_ || offset.value() < 0) {
+    return Result<Offset>(failure(Error::offsetOutOfRange, "{} is not in [{}, {}] of {}", offset, start_, end_, name_));
+  }
+  if (offset <= start_) return Result<Offset>(start_);
+  auto paf = kj::newPromiseAndFulfiller<Result<Offset>>();
+  advanceStart(offset, kj::mv(paf.fulfiller));
+  return kj::mv(paf.promise);
+}
+
+// The new start is durable before any file goes: a start that a crash forgets would leave a hole where files are gone.
+void Log::advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>>> answer) {
+  MQ_CHECK(start > start_ && start <= end_, start, start_, end_);
+  start_ = start;
+  if (epochs_.truncateFromStart(start_)) {
+    epochsDirty_ = true;
+    startSideWork();
+  }
+  while (!damaged_.empty() && damaged_.begin()->second <= start_) damaged_.erase(damaged_.begin());
+  if (observer_ != nullptr) {
+    tasks_.add(kj::evalLater([this, start] {
+      if (observer_ != nullptr) observer_->startMoved(start);
+    }));
+  }
+  if (!listed_) {  // the directory knows nothing of this log yet: first its files, then its start
+    home_.syncs.request(*this);
+  }
+  ++jobs_;
+  auto stored = [this, start] { return home_.storeStart(name_, start); };
+  auto ready = listed_ ? stored() : whenDurable(end_).then(stored);
+  tasks_.add(ready.then(
+      [this, start, answer = kj::mv(answer)]() mutable {
+        --jobs_;
+        if (answer.get() != nullptr) answer->fulfill(Result<Offset>(start));
+        dropSegmentsBelowStart();
+        checkIdle();
+      },
+      [this](kj::Exception&&) {
+        --jobs_;
+        checkIdle();
+      }));
+}
+
+void Log::dropSegmentsBelowStart() {
+  if (offline_ || removed_ || exclusive_) return;
+  std::vector<std::string> paths;
+  while (segments_.size() > 1 && std::next(segments_.begin())->first <= start_) {
+    Segment& segment = *segments_.begin()->second.segment;
+    sealedBytes_ -= segment.size();
+    Offset base = segment.base();
+    std::erase(sealed_, base);
+    try {
+      segment.markDeleted();
+    } catch (...) {
+      home_.diskFailed("deleting " + segment.path(), caughtException());
+      return;
+    }
+    for (std::string_view suffix : {kLogSuffix, kOffsetIndexSuffix, kTimeIndexSuffix, kTransactionIndexSuffix}) {
+      paths.push_back(filePath(context_.directory, base, suffix) + std::string(kDeletedSuffix));
+    }
+    if (base.value() > 0) paths.push_back(filePath(context_.directory, base, kSnapshotSuffix));
+    segments_.erase(segments_.begin());
+    ++home_.figures.deletedSegments;
+  }
+  if (!paths.empty()) unlinkLater(std::move(paths));
+}
+
+// After file.delete.delay.ms. What a stop leaves over, recovery removes.
+void Log::unlinkLater(std::vector<std::string> paths) {
+  tasks_.add(home_.shard.after(std::chrono::milliseconds(settings_.fileDeleteDelayMs))
+                 .then([this, paths = std::move(paths)]() mutable {
+                   return home_.shard.run(Pool::background, [&system = home_.shard.files(), paths = std::move(paths)] {
+                     for (const std::string& path : paths) {
+                       if (system.exists(path)) system.remove(path);
+                     }
+                   });
+                 })
+                 .then([] {},
+                       [this](kj::Exception&& reason) {
+                         if (!removed_) home_.shard.log().warning("unlink-failed", "{}", describe(reason));
+                       }));
+}
+
+void Log::enforceRetention() {
+  if (unusable() || exclusive_ || segments_.empty()) return;
+  producers_.expire(home_.wall.now(), home_.options.producerExpiration / 1ms);
+  if (!settings_.cleanup.deletes) return;
+  const WallMs now = home_.wall.now();
+  uint64_t left = sizeBytes();
+  Offset start = start_;
+  bool rollActive = false;
+  for (auto at = segments_.begin(); at != segments_.end(); ++at) {
+    const Segment& segment = *at->second.segment;
+    if (segment.size() == 0 || segment.end() > highWatermark_ || segment.end() > durableEnd_) break;
+    // Age by the records' own time, but never younger than the broker's: a time in the future pins nothing.
+    WallMs age = at->second.lastAppend;
+    if (segment.maxTimestamp() >= WallMs(0)) age = std::min(age, segment.maxTimestamp());
+    bool overAge = settings_.retentionMs >= 0 && now - age > settings_.retentionMs;
+    bool overSize =
+        settings_.retentionBytes >= 0 && left - segment.size() >= static_cast<uint64_t>(settings_.retentionBytes);
+    bool isActive = std::next(at) == segments_.end();
+    if (!overAge && (!overSize || isActive)) break;
+    left -= segment.size();
+    start = segment.end();
+    rollActive = isActive;
+  }
+  if (start <= start_) return;
+  if (rollActive && !roll()) return;
+  home_.shard.log().info("retention", "{}: log start moves from {} to {}", name_, start_, start);
+  advanceStart(start, {});
+}
+
+Result<void> Log::roll() {
+  flush();
+  if (auto failure = unusable()) return std::move(*failure);
+  if (segments_.empty() || segments_.rbegin()->second.segment->size() == 0) return {};
+  try {
+    ensureIndexes(*segments_.rbegin()->second.segment);
+    sealActive();
+    openSegment(next_);
+  } catch (...) {
+    kj::Exception reason = caughtException();
+    if (!isNoSpace(reason)) home_.diskFailed("rolling " + context_.directory, reason);
+    return Failure(Error::kafkaStorageError, describe(reason));
+  }
+  return {};
+}
+
+// --- the end
+
+void Log::goOffline(const std::string& reason) {
+  if (offline_) return;
+  offline_ = reason;
+  flush();  // refuses
+  dropWaiters(Offset(-1), kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::str(reason.c_str())));
+  if (observer_ != nullptr) {
+    tasks_.add(kj::evalLater([this] {
+      if (observer_ != nullptr) observer_->wentOffline(*offline_);
+    }));
+  }
+}
+
+kj::Promise<void> Log::whenIdle() {
+  auto paf = kj::newPromiseAndFulfiller<void>();
+  idleWaiters_.push_back(kj::mv(paf.fulfiller));
+  checkIdle();
+  return kj::mv(paf.promise);
+}
+
+void Log::checkIdle() {
+  if (jobs_ > 0 || sideWorking_ || exclusive_ || listing_ || !pending_.empty() || !writes_.empty()) return;
+  for (auto& waiter : std::exchange(idleWaiters_, {})) waiter->fulfill();
+}
+
+Co<void> Log::close() {
+  closing_ = true;
+  flush();
+  if (observer_ != nullptr && end_ != announced_) observer_->written(announced_ = end_);
+  while (hasUnsynced() && !offline_) {
+    if (!segments_.empty()) home_.syncs.request(*this);
+    co_await (end_ > durableEnd_ ? whenDurable(end_).catch_([](kj::Exception&&) {}) : kj::Promise<void>(kj::READY_NOW));
+    if (segments_.empty() || syncedEnd_ >= end_) break;
+    co_await home_.shard.after(1ms);  // page-cache: durable is not synced
+  }
+  co_await whenIdle();
+  if (offline_ || removed_ || segments_.empty() || !changed_) co_return;
+  // The state at the end beside the log, so that the next start reads no record.
+  try {
+    Segment& active = *segments_.rbegin()->second.segment;
+    ensureIndexes(active);
+    active.seal();
+    sealed_.push_back(active.base());
+    snapshots_.emplace_back(end_, producers_.encodeSnapshot());
+    epochsDirty_ = true;
+  } catch (...) {
+    home_.diskFailed("closing " + context_.directory, caughtException());
+    co_return;
+  }
+  startSideWork();
+  co_await whenIdle();
+  changed_ = false;
+}
+
+Co<void> Log::abandon() {
+  removed_ = true;
+  flush();  // refuses
+  home_.syncs.forget(*this);
+  dropWaiters(Offset(-1), kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__,
+                                        kj::str("the partition is being deleted")));
+  co_await whenIdle();
+  for (auto& [base, held] : segments_) held.segment->close();
+}
+
+}  // namespace mq::storage

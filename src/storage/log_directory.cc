@@ -1,0 +1,568 @@
+#include "storage/log_directory.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "storage/file_names.h"
+#include "storage/log_directory_state.h"
+#include "storage/partition_metadata.h"
+#include "storage/shard_logs.h"
+
+namespace mq::storage {
+namespace {
+
+constexpr std::string_view kOwnerFile = "mq-directory";
+constexpr std::string_view kLockFile = ".lock";
+constexpr std::string_view kListFile = "partitions";
+constexpr std::string_view kMarksFile = "recovery-point-offset-checkpoint";
+constexpr std::string_view kStartsFile = "log-start-offset-checkpoint";
+constexpr std::string_view kCleanFile = "clean-shutdown";
+constexpr std::string_view kReserveFile = "reserve";
+constexpr std::string_view kQuarantine = "quarantine";
+constexpr std::string_view kDeleteSuffix = "-delete";
+constexpr int kFormat = 1;
+constexpr size_t kSmallFileMax = 256_MiB;
+constexpr std::string_view kKafkaFiles[] = {"meta.properties", ".kafka_cleanshutdown", "cleaner-offset-checkpoint"};
+
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__,
+                      kj::str(fmt::format(format, std::forward<Args>(args)...).c_str()));
+}
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The next line, without its end; nullopt when there is none.
+std::optional<std::string_view> takeLine(std::string_view& text) {
+  if (text.empty()) return std::nullopt;
+  size_t end = text.find('\n');
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+struct OwnerFile {
+  int64_t format = 0;
+  Uuid clusterId;
+  int32_t node = 0;
+  Uuid directoryId;
+
+  std::string encode() const {
+    return fmt::format(
+        "# The identity of this mq data directory. Written once, not to be edited.\nformat={}\ncluster.id={}\n"
+        "node.id={}\ndirectory.id={}\n",
+        format, clusterId, node, directoryId);
+  }
+  static OwnerFile decode(std::string_view text, const std::string& path) {
+    OwnerFile owner;
+    bool cluster = false, node = false, directory = false;
+    while (auto line = takeLine(text)) {
+      size_t equals = line->find('=');
+      if (line->starts_with('#') || equals == std::string_view::npos) continue;
+      std::string_view key = line->substr(0, equals), value = line->substr(equals + 1);
+      if (key == "format") owner.format = number<int64_t>(value).value_or(0);
+      if (key == "cluster.id") cluster = Uuid::parse(value) && (owner.clusterId = *Uuid::parse(value), true);
+      if (key == "node.id") node = number<int32_t>(value) && (owner.node = *number<int32_t>(value), true);
+      if (key == "directory.id") directory = Uuid::parse(value) && (owner.directoryId = *Uuid::parse(value), true);
+    }
+    if (owner.format > kFormat) {
+      refuse("{} has format {}, written by a newer mq; this one knows up to {}. Nothing was changed", path,
+             owner.format, kFormat);
+    }
+    if (owner.format < 1 || !cluster || !node || !directory) refuse("{} is damaged: {}", path, text);
+    return owner;
+  }
+};
+
+// "1\n" COUNT "\n" then COUNT lines "TOPIC PARTITION TOPIC_ID\n" and "crc HEX\n" over all before.
+std::string encodeList(const std::map<TopicPartition, TopicId>& listed) {
+  std::string text = fmt::format("1\n{}\n", listed.size());
+  for (const auto& [name, topic] : listed) text += fmt::format("{} {} {}\n", name.topic, name.partition, topic);
+  return text + fmt::format("crc {:08x}\n", crc32c(asBytes(text)));
+}
+
+std::map<TopicPartition, TopicId> decodeList(std::string_view text, const std::string& path) {
+  std::map<TopicPartition, TopicId> listed;
+  size_t tail = text.rfind("crc ");
+  std::string_view body = text.substr(0, tail == std::string_view::npos ? 0 : tail);
+  if (tail == std::string_view::npos || text.substr(tail) != fmt::format("crc {:08x}\n", crc32c(asBytes(body)))) {
+    refuse("{}, the list of partitions, is damaged: restore it, or remove the partition directories and it", path);
+  }
+  std::string_view left = body;
+  auto version = takeLine(left);
+  auto count = takeLine(left);
+  if (version != "1" || !count) refuse("{} has version {}, which this mq does not know", path, version.value_or(""));
+  while (auto line = takeLine(left)) {
+    size_t first = line->find(' '), second = line->rfind(' ');
+    auto topic = second == std::string_view::npos ? std::nullopt : Uuid::parse(line->substr(second + 1));
+    auto partition = first == second ? std::nullopt : number<int32_t>(line->substr(first + 1, second - first - 1));
+    if (!topic || !partition) refuse("{} is damaged in the line \"{}\"", path, *line);
+    listed[{std::string(line->substr(0, first)), *partition}] = *topic;
+  }
+  return listed;
+}
+
+// "<topic>-<number>"
+bool looksLikePartition(std::string_view name) {
+  size_t dash = name.rfind('-');
+  return dash != std::string_view::npos && dash > 0 && number<int32_t>(name.substr(dash + 1)).has_value();
+}
+
+std::string nameOf(const TopicPartition& name) { return fmt::format("{}", name); }
+std::string deletedName(const TopicPartition& name, const TopicId& topic) {
+  return fmt::format("{}-{}{}", topic, name.partition, kDeleteSuffix);
+}
+
+void removeTree(FileSystem& files, const std::string& path) {
+  for (const DirectoryEntry& entry : files.list(path)) {
+    std::string inside = path + "/" + entry.name;
+    entry.isDirectory ? removeTree(files, inside) : files.remove(inside);
+  }
+  files.removeDirectory(path);
+}
+
+}  // namespace
+
+LogDirectory::State::State(Shard& shard0, Options o)
+    : shard(shard0),
+      options(std::move(o)),
+      members(shard0.count(), nullptr),
+      tasks(shard0.log(), "directory-task-failed") {
+  MQ_CHECK(shard.index() == 0, shard.index());
+}
+
+// --- opening
+
+void LogDirectory::State::claim(const DirectoryOwner& owner) {
+  FileSystem& files = shard.files();
+  const std::string ownerPath = path(kOwnerFile);
+  // Looks only: what is refused stays as it is.
+  auto read = [&]() -> std::optional<OwnerFile> {
+    if (!files.exists(options.path)) return std::nullopt;
+    if (!files.exists(ownerPath)) {
+      for (std::string_view name : kKafkaFiles) {
+        if (files.exists(path(name))) {
+          refuse("{} is a data directory of Apache Kafka ({} is there); mq does not touch it. Choose another directory",
+                 options.path, name);
+        }
+      }
+      for (const DirectoryEntry& entry : files.list(options.path)) {
+        bool known = entry.name.starts_with('.') || entry.name == "lost+found" ||
+                     entry.name == std::string(kOwnerFile) + ".tmp" ||
+                     std::ranges::find(options.otherNames, entry.name) != options.otherNames.end();
+        if (!known) {
+          refuse("{} is not empty ({} is there) and not a data directory of mq. Choose another directory", options.path,
+                 entry.name);
+        }
+      }
+      return std::nullopt;
+    }
+    OwnerFile found = OwnerFile::decode(files.readFile(ownerPath, 64_KiB), ownerPath);
+    if (found.node != owner.node.value()) {
+      refuse("{} belongs to node {}, not to node {}", options.path, found.node, owner.node);
+    }
+    if (owner.clusterId && found.clusterId != *owner.clusterId) {
+      refuse("{} belongs to cluster {}, not to cluster {}", options.path, found.clusterId, *owner.clusterId);
+    }
+    return found;
+  };
+  read();
+  files.makeDirectory(options.path);
+  int64_t holder = 0;
+  auto locked = files.lock(path(kLockFile), &holder);
+  if (!locked) {
+    if (holder > 0) refuse("{} is in use by process {}", options.path, holder);
+    refuse("{} is in use by another process", options.path);
+  }
+  lock = std::move(*locked);
+  std::optional<OwnerFile> found = read();  // whoever held the lock before us may have been the first
+  if (!found) {
+    found = OwnerFile{.format = kFormat,
+                      .clusterId = owner.clusterId ? *owner.clusterId : shard.random().uuid(),
+                      .node = owner.node.value(),
+                      .directoryId = shard.random().uuid()};
+    files.replaceFile(ownerPath, found->encode());
+  }
+  clusterId = found->clusterId;
+  directoryId = found->directoryId;
+}
+
+void LogDirectory::State::readLists() {
+  FileSystem& files = shard.files();
+  space = files.space(options.path);
+  reserved = files.exists(path(kReserveFile));
+  if (reserved && space.available < reserveBytes(space)) {
+    shard.log().warning("disk-full", "{} has {} bytes free: the reserve of it is given up so that mq can start",
+                        options.path, space.available);
+    files.remove(path(kReserveFile));
+    reserved = false;
+  }
+  writable = space.available >= floorBytes(space);
+  clean = files.exists(path(kCleanFile));
+  if (files.exists(path(kListFile))) {
+    listed = decodeList(files.readFile(path(kListFile), kSmallFileMax), path(kListFile));
+  }
+  auto readCheckpoint = [&](std::string_view name, Checkpoint& into) {
+    if (!files.exists(path(name))) return true;
+    auto decoded = decodeCheckpoint(files.readFile(path(name), kSmallFileMax));
+    if (!decoded) {
+      shard.log().error("checkpoint-damaged", "{}: {}", path(name), decoded.failure().message);
+      return false;
+    }
+    into = std::move(*decoded);
+    return true;
+  };
+  // Marks only save work, so without them everything is scanned; starts hide what was deleted, so they must be there.
+  if (!readCheckpoint(kMarksFile, marks)) clean = false;
+  if (!readCheckpoint(kStartsFile, starts)) {
+    refuse(
+        "{} is damaged: it says where logs start after DeleteRecords and retention. Restore it, or remove it to see "
+        "deleted records again",
+        path(kStartsFile));
+  }
+  if (clean) {
+    files.remove(path(kCleanFile));
+    files.syncDirectory(options.path);
+  }
+}
+
+void LogDirectory::State::survey() {
+  FileSystem& files = shard.files();
+  std::map<std::string, bool> directories;
+  for (const DirectoryEntry& entry : files.list(options.path)) {
+    if (entry.isDirectory) directories[entry.name] = true;
+  }
+  for (auto at = listed.begin(); at != listed.end();) {
+    const auto& [name, topic] = *at;
+    if (!directories.contains(nameOf(name)) && directories.contains(deletedName(name, topic))) {
+      marks.erase(name);
+      starts.erase(name);
+      at = listed.erase(at);
+      listChanged = marksChanged = startsChanged = true;
+    } else {
+      directories.erase(nameOf(name));
+      ++at;
+    }
+  }
+  for (const auto& [name, there] : directories) {
+    if (std::ranges::find(options.otherNames, name) != options.otherNames.end()) continue;
+    if (name.ends_with(kDeleteSuffix)) {
+      deleted.push_back(name);
+    } else if (looksLikePartition(name)) {
+      unlisted[name] = true;
+    }
+  }
+}
+
+void LogDirectory::State::startTasks() {
+  for (const std::string& name : std::exchange(deleted, {})) tasks.add(unlinkDirectory(name));
+  if (options.spaceCheckInterval > Duration(0)) tasks.add(watchSpace());
+  if (listChanged) tasks.add(stored());
+}
+
+uint64_t LogDirectory::State::floorBytes(const DiskSpace& now) const {
+  return std::min(options.freeBytesMin, now.total / 100 * options.freePercentMin);
+}
+
+uint64_t LogDirectory::State::reserveBytes(const DiskSpace& now) const {
+  return std::min(options.reserveBytes, now.total / 100);
+}
+
+// --- for LogShards
+
+void LogDirectory::State::join(ShardLogs& logs) { members[logs.shard.index()] = &logs; }
+
+Co<void> LogDirectory::State::leave(uint32_t index) {
+  members[index] = nullptr;
+  marksChanged = true;
+  if (!offline) co_await stored();
+}
+
+Co<OpenTicket> LogDirectory::State::prepareOpen(TopicPartition name, TopicId topic) {
+  // A topic of the same name whose deletion is still under way.
+  while (true) {
+    auto at = open.find(name);
+    if (at == open.end() || at->second.topic == topic) break;
+    auto paf = kj::newPromiseAndFulfiller<void>();
+    at->second.waiting.push_back(kj::mv(paf.fulfiller));
+    co_await paf.promise;
+  }
+  open[name] = {.topic = topic, .waiting = {}};
+  auto at = listed.find(name);
+  if (at != listed.end() && at->second == topic) {
+    auto mark = marks.find(name);
+    auto start = starts.find(name);
+    co_return OpenTicket{.files = true,
+                         .listed = true,
+                         .clean = clean,
+                         .mark = mark == marks.end() ? Offset(0) : mark->second,
+                         .start = start == starts.end() ? Offset(0) : start->second};
+  }
+  if (at != listed.end()) {
+    shard.log().warning("quarantine", "{} belongs to topic id {}, not to {}: its directory goes to {}", name,
+                        at->second, topic, path(kQuarantine));
+    listed.erase(name);
+    marks.erase(name);
+    starts.erase(name);
+    listChanged = marksChanged = startsChanged = true;
+    co_await quarantine(nameOf(name));
+    co_await stored();
+    co_return OpenTicket{};
+  }
+  if (unlisted.erase(nameOf(name)) == 0) co_return OpenTicket{};
+  // Written, but not listed when the process ended: it is ours if it says so.
+  std::string metadata = path(nameOf(name)) + "/" + std::string(kPartitionMetadataFile);
+  bool ours = false;
+  if (shard.files().exists(metadata)) {
+    auto id = decodePartitionMetadata(shard.files().readFile(metadata, 64_KiB));
+    ours = id && *id == topic;
+  }
+  if (ours) co_return OpenTicket{.files = true};
+  co_await quarantine(nameOf(name));
+  co_return OpenTicket{};
+}
+
+kj::Promise<void> LogDirectory::State::list(TopicPartition name, TopicId topic) {
+  listed[std::move(name)] = topic;
+  listChanged = true;
+  return stored();
+}
+
+kj::Promise<void> LogDirectory::State::storeStart(TopicPartition name, Offset start) {
+  starts[std::move(name)] = start;
+  startsChanged = true;
+  return stored();
+}
+
+kj::Promise<void> LogDirectory::State::storeMark(TopicPartition name, Offset mark) {
+  marks[std::move(name)] = mark;
+  marksChanged = true;
+  return stored();
+}
+
+void LogDirectory::State::noteMarks(std::vector<std::pair<TopicPartition, Offset>> moved) {
+  for (auto& [name, mark] : moved) {
+    if (!listed.contains(name)) continue;  // deleted meanwhile
+    marks[name] = mark;
+    marksChanged = true;
+  }
+  if (marksChanged && !writing) tasks.add(stored().catch_([](kj::Exception&&) {}));
+}
+
+Co<void> LogDirectory::State::removePartition(TopicPartition name, TopicId topic) {
+  auto at = listed.find(name);
+  bool isListed = at != listed.end() && at->second == topic;
+  bool isOpen = open.contains(name) && open.at(name).topic == topic;
+  if (isListed || isOpen) {
+    std::string from = nameOf(name);
+    std::string to = deletedName(name, topic);
+    bool renamed = co_await shard.run(Pool::sync, [&files = shard.files(), root = options.path, from, to] {
+      if (!files.exists(root + "/" + from)) return false;
+      if (files.exists(root + "/" + to)) removeTree(files, root + "/" + to);
+      files.rename(root + "/" + from, root + "/" + to);
+      files.syncDirectory(root);
+      return true;
+    });
+    listed.erase(name);
+    marks.erase(name);
+    starts.erase(name);
+    listChanged = marksChanged = startsChanged = true;
+    if (isListed && !offline) co_await stored();
+    if (renamed) tasks.add(unlinkDirectory(to));
+  }
+  if (isOpen) {
+    auto waiters = std::move(open.at(name).waiting);
+    open.erase(name);
+    for (auto& waiter : waiters) waiter->fulfill();
+  }
+}
+
+void LogDirectory::State::goOffline(const std::string& reason) {
+  if (offline) return;
+  offline = reason;
+  for (auto& waiter : std::exchange(waiting, {})) {
+    waiter->reject(kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::str(reason.c_str())));
+  }
+  for (ShardLogs* member : members) {
+    if (member != nullptr) shard.post(member->shard.index(), [member, reason] { member->goOffline(reason); });
+  }
+}
+
+// --- the files
+
+kj::Promise<void> LogDirectory::State::stored() {
+  if (offline) return kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::str(offline->c_str()));
+  auto paf = kj::newPromiseAndFulfiller<void>();
+  waiting.push_back(kj::mv(paf.fulfiller));
+  if (!std::exchange(writing, true)) tasks.add(writeChanges());
+  return kj::mv(paf.promise);
+}
+
+// One write at a time; what is asked for meanwhile shares the next.
+Co<void> LogDirectory::State::writeChanges() {
+  co_await kj::evalLater([] {});
+  while (!waiting.empty() && !offline) {
+    auto served = std::exchange(waiting, {});
+    struct File {
+      std::string path;
+      std::string text;
+    };
+    std::vector<File> changed;
+    const bool list = std::exchange(listChanged, false);
+    const bool start = std::exchange(startsChanged, false);
+    const bool mark = std::exchange(marksChanged, false);
+    // Starts before the list: a listed partition without its start would show deleted records.
+    if (start) changed.push_back({path(kStartsFile), encodeCheckpoint(starts)});
+    if (list) changed.push_back({path(kListFile), encodeList(listed)});
+    if (mark) changed.push_back({path(kMarksFile), encodeCheckpoint(marks)});
+    std::optional<kj::Exception> failed;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      failed.reset();
+      try {
+        co_await shard.run(Pool::sync, [&files = shard.files(), changed] {
+          for (const File& file : changed) files.replaceFile(file.path, file.text);
+        });
+      } catch (...) {
+        failed.emplace(caughtException());
+      }
+      if (!failed || !isNoSpace(*failed) || !std::exchange(reserved, false)) break;
+      shard.log().warning("disk-full", "the reserve of {} is given up to write its small files", options.path);
+      shard.files().remove(path(kReserveFile));
+    }
+    if (!failed) {
+      for (auto& waiter : served) waiter->fulfill();
+      continue;
+    }
+    // Nothing is lost by a later try when there was no space; anything else cannot be trusted.
+    listChanged |= list;
+    startsChanged |= start;
+    marksChanged |= mark;
+    for (auto& waiter : served) waiter->reject(kj::cp(*failed));
+    if (!isNoSpace(*failed))
+      goOffline(fmt::format("writing the small files of {}: {}", options.path, describe(*failed)));
+  }
+  writing = false;
+}
+
+Co<void> LogDirectory::State::watchSpace() {
+  bool failing = false;
+  while (!offline) {
+    try {
+      space =
+          co_await shard.run(Pool::read, [&files = shard.files(), path = options.path] { return files.space(path); });
+      failing = false;
+      uint64_t floor = floorBytes(space);
+      // Back a little above the floor, so that the state does not flicker around it.
+      bool now = space.available >= (writable ? floor : floor + floor / 8);
+      if (now != writable) {
+        writable = now;
+        if (now) {
+          shard.log().info("disk-space", "{} has {} bytes free again: writes resume", options.path, space.available);
+        } else {
+          shard.log().error("disk-full",
+                            "{} has {} bytes free, below the floor of {}: writes are refused, reads and "
+                            "deletes go on",
+                            options.path, space.available, floor);
+        }
+        for (ShardLogs* member : members) {
+          if (member != nullptr) shard.post(member->shard.index(), [member, now] { member->writable = now; });
+        }
+      }
+      uint64_t reserve = reserveBytes(space);
+      if (!reserved && reserve > 0 && space.available > floor + 2 * reserve) co_await makeReserve(reserve);
+    } catch (...) {
+      if (!std::exchange(failing, true)) {
+        shard.log().warning("disk-space", "cannot look at {}: {}", options.path, describe(caughtException()));
+      }
+    }
+    co_await shard.after(options.spaceCheckInterval);
+  }
+}
+
+// Real blocks, not a hole: giving the file up must free space.
+Co<void> LogDirectory::State::makeReserve(uint64_t bytes) {
+  co_await shard.run(Pool::background, [&files = shard.files(), path = path(kReserveFile), bytes] {
+    FileRef file = files.open(path, OpenMode::create);
+    Buffer zeros(std::min<uint64_t>(bytes, 256_KiB));
+    for (uint64_t at = 0; at < bytes; at += zeros.size()) file->write(at, Bytes(zeros));
+  });
+  reserved = true;
+}
+
+Co<void> LogDirectory::State::unlinkDirectory(std::string name) {
+  co_await shard.run(Pool::background, [&files = shard.files(), path = path(name)] {
+    if (files.exists(path)) removeTree(files, path);
+  });
+}
+
+Co<void> LogDirectory::State::quarantine(std::string name) {
+  std::string to = co_await shard.run(Pool::sync, [&files = shard.files(), root = options.path, name] {
+    std::string aside = root + "/" + std::string(kQuarantine);
+    files.makeDirectory(aside);
+    std::string target = aside + "/" + name;
+    for (int n = 1; files.exists(target); ++n) target = fmt::format("{}/{}.{}", aside, name, n);
+    if (!files.exists(root + "/" + name)) return std::string();
+    files.rename(root + "/" + name, target);
+    files.syncDirectory(aside);
+    files.syncDirectory(root);
+    return target;
+  });
+  if (!to.empty()) shard.log().warning("quarantine", "{} is not known to this node: moved to {}", path(name), to);
+}
+
+Co<void> LogDirectory::State::close() {
+  for (ShardLogs* member : members) MQ_CHECK(member == nullptr, member->shard.index());
+  if (!offline && (listChanged || startsChanged || marksChanged)) co_await stored();
+  while (writing) co_await shard.after(1ms);
+  tasks.cancelAll();
+  if (offline) co_return;
+  co_await shard.run(Pool::sync, [&files = shard.files(), path = path(kCleanFile)] { files.replaceFile(path, "1\n"); });
+}
+
+// --- LogDirectory
+
+LogDirectory::LogDirectory(Shard& shard0, Options options, DirectoryOwner owner)
+    : state_(std::make_unique<State>(shard0, std::move(options))) {
+  state_->claim(owner);
+  state_->readLists();
+  state_->survey();
+  state_->startTasks();
+}
+
+LogDirectory::~LogDirectory() = default;
+
+const Options& LogDirectory::options() const { return state_->options; }
+const Uuid& LogDirectory::clusterId() const { return state_->clusterId; }
+const Uuid& LogDirectory::directoryId() const { return state_->directoryId; }
+bool LogDirectory::wasClean() const { return state_->clean; }
+
+std::vector<ListedPartition> LogDirectory::partitions() const {
+  std::vector<ListedPartition> partitions;
+  partitions.reserve(state_->listed.size());
+  for (const auto& [name, topic] : state_->listed) partitions.push_back({name, topic});
+  return partitions;
+}
+
+const std::optional<std::string>& LogDirectory::offlineReason() const { return state_->offline; }
+
+DirectoryUsage LogDirectory::usage() const {
+  return {.totalBytes = state_->space.total, .availableBytes = state_->space.available};
+}
+
+kj::Promise<void> LogDirectory::quarantineUnknown() {
+  auto moves = kj::heapArrayBuilder<kj::Promise<void>>(state_->unlisted.size());
+  for (const auto& [name, there] : std::exchange(state_->unlisted, {})) moves.add(state_->quarantine(name));
+  return kj::joinPromises(moves.finish());
+}
+
+kj::Promise<void> LogDirectory::close() { return state_->close(); }
+
+}  // namespace mq::storage

@@ -1,0 +1,92 @@
+// What LogDirectory keeps on shard 0, as its LogShards reach it: every method is called by tasks on shard 0. Inside
+// storage/ only.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/tasks.h"
+#include "storage/checkpoint.h"
+#include "storage/log_directory.h"
+
+namespace mq::storage {
+
+class ShardLogs;
+
+// What a LogShard needs to know to open a partition.
+struct OpenTicket {
+  bool files = false;   // there may be some
+  bool listed = false;  // there must be some
+  bool clean = false;
+  Offset mark{0};
+  Offset start{0};
+};
+
+struct LogDirectory::State {
+  State(Shard& shard0, Options options);
+
+  // --- opening; blocking
+  void claim(const DirectoryOwner& owner);
+  void readLists();
+  void survey();
+  void startTasks();
+
+  // --- for LogShards
+  void join(ShardLogs& logs);
+  Co<void> leave(uint32_t shard);
+  Co<OpenTicket> prepareOpen(TopicPartition name, TopicId topic);
+  kj::Promise<void> list(TopicPartition name, TopicId topic);
+  Co<void> removePartition(TopicPartition name, TopicId topic);
+  kj::Promise<void> storeStart(TopicPartition name, Offset start);
+  kj::Promise<void> storeMark(TopicPartition name, Offset mark);
+  void noteMarks(std::vector<std::pair<TopicPartition, Offset>> moved);
+  void goOffline(const std::string& reason);
+
+  Co<void> close();
+
+  // --- inside
+  std::string path(std::string_view name) const { return options.path + "/" + std::string(name); }
+  uint64_t floorBytes(const DiskSpace& space) const;
+  uint64_t reserveBytes(const DiskSpace& space) const;
+  kj::Promise<void> stored();  // resolves when every change made so far is on disk
+  Co<void> writeChanges();
+  Co<void> watchSpace();
+  Co<void> unlinkDirectory(std::string name);
+  Co<void> quarantine(std::string name);
+  Co<void> makeReserve(uint64_t bytes);
+
+  Shard& shard;
+  const Options options;
+  std::unique_ptr<FileLock> lock;
+  Uuid clusterId;
+  Uuid directoryId;
+  bool clean = false;
+
+  std::map<TopicPartition, TopicId> listed;
+  std::map<std::string, bool> unlisted;  // partition directories that the list does not name
+  std::vector<std::string> deleted;      // found at the start: half-deleted
+  Checkpoint marks;
+  Checkpoint starts;
+  struct Open {
+    TopicId topic;
+    std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting;  // for its removal
+  };
+  std::map<TopicPartition, Open> open;
+
+  bool listChanged = false;
+  bool marksChanged = false;
+  bool startsChanged = false;
+  bool writing = false;
+  std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting;
+
+  std::vector<ShardLogs*> members;  // by shard; null: none
+  std::optional<std::string> offline;
+  bool writable = true;
+  bool reserved = false;
+  DiskSpace space;
+  Tasks tasks;
+};
+
+}  // namespace mq::storage

@@ -1,0 +1,164 @@
+// Log: cutting. Both ways stop the log for everything but reads below the cut; appends called meanwhile wait.
+#include <algorithm>
+
+#include "base/check.h"
+#include "storage/file_names.h"
+#include "storage/shard_logs.h"
+
+namespace mq::storage {
+namespace {
+
+kj::Exception truncated(const TopicPartition& name, Offset offset) {
+  return kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__,
+                       kj::str(fmt::format("{} was truncated to {}", name, offset).c_str()));
+}
+
+}  // namespace
+
+kj::Promise<Result<void>> Log::truncateTo(Offset offset) {
+  flush();
+  if (auto failure = unusable()) return Result<void>(std::move(*failure));
+  if (offset >= end_ && !exclusive_) return Result<void>();
+  if (offset < start_) {
+    return Result<void>(failure(Error::offsetOutOfRange, "{} starts at {}, above {}", name_, start_, offset));
+  }
+  if (exclusive_) return Result<void>(failure(Error::invalidRequest, "{} is being truncated already", name_));
+  auto paf = kj::newPromiseAndFulfiller<Result<void>>();
+  exclusive_ = true;
+  tasks_.add(truncateNow(offset, kj::mv(paf.fulfiller)));
+  return kj::mv(paf.promise);
+}
+
+kj::Promise<Result<void>> Log::restartAt(Offset offset) {
+  flush();
+  if (auto failure = unusable()) return Result<void>(std::move(*failure));
+  if (exclusive_) return Result<void>(failure(Error::invalidRequest, "{} is being truncated already", name_));
+  auto paf = kj::newPromiseAndFulfiller<Result<void>>();
+  exclusive_ = true;
+  tasks_.add(restartNow(offset, kj::mv(paf.fulfiller)));
+  return kj::mv(paf.promise);
+}
+
+// Removes segments that begin at or above `base`, highest first, so that a crash never leaves a hole, and syncs the
+// directory.
+Co<void> Log::removeSegmentsFrom(Offset base) {
+  std::vector<Offset> bases;
+  while (!segments_.empty() && segments_.rbegin()->first >= base) {
+    Segment& segment = *segments_.rbegin()->second.segment;
+    segment.close();
+    bases.push_back(segment.base());
+    std::erase(sealed_, segment.base());
+    segments_.erase(std::prev(segments_.end()));
+  }
+  sealedBytes_ = 0;
+  for (const auto& [at, held] : segments_) {
+    if (at != segments_.rbegin()->first) sealedBytes_ += held.segment->size();
+  }
+  co_await home_.shard.run(Pool::sync, [&system = home_.shard.files(), directory = context_.directory, bases, base] {
+    if (!system.exists(directory)) return;
+    for (Offset segment : bases) removeFiles(system, directory, segment, "");
+    for (const DirectoryEntry& entry : system.list(directory)) {
+      auto parsed = parseFileName(entry.name);
+      if (parsed && parsed->suffix == kSnapshotSuffix && parsed->base > base)
+        system.remove(directory + "/" + entry.name);
+    }
+    system.syncDirectory(directory);
+  });
+}
+
+Co<void> Log::truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer) {
+  // From here on nobody reads at or above the cut.
+  home_.syncs.forget(*this);
+  end_ = next_ = offset;
+  announced_ = std::min(announced_, end_);
+  syncedEnd_ = std::min(syncedEnd_, end_);
+  durableEnd_ = std::min(durableEnd_, end_);
+  highWatermark_ = std::min(highWatermark_, end_);
+  held_.reset();
+  dropWaiters(end_, truncated(name_, offset));
+  std::optional<Failure> failed;
+  try {
+    while (sideWorking_ || listing_) co_await home_.shard.after(1ms);
+    // A log shorter than its durable mark looks like loss: so the mark goes first.
+    if (listed_) co_await home_.storeMark(name_, std::min(*durableMark(), end_));
+    co_await removeSegmentsFrom(segments_.empty() || segments_.begin()->first < end_ ? end_
+                                                                                     : segments_.begin()->first + 1);
+    if (!segments_.empty()) {
+      Segment& last = *segments_.rbegin()->second.segment;
+      ensureIndexes(last);
+      if (last.end() > end_) {
+        // The batch that holds the offset may begin below it: it goes as a whole.
+        auto batch = last.read({.offset = end_, .upper = last.end(), .bytesMax = 1, .atLeastOneBatch = true});
+        auto position = last.positionOf(end_);
+        if (!batch || !position) {
+          const Failure& why = !batch ? batch.failure() : position.failure();
+          throw kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::str(why.message.c_str()));
+        }
+        if (batch->length > 0) end_ = next_ = std::min(end_, batch->base);
+        last.truncate(*position, end_);
+      }
+      FileRef file = last.syncFile();
+      uint64_t size = last.size();
+      std::vector<SegmentFacts> facts;
+      for (const auto& [base, held] : segments_) facts.push_back(held.segment->facts());
+      producers_ =
+          co_await home_.shard.run(Pool::sync, [&system = home_.shard.files(), directory = context_.directory, file,
+                                                facts, end = end_, now = home_.wall.now(), path = last.path()] {
+            (file != nullptr ? file : system.open(path, OpenMode::readWrite))->sync();
+            return rebuildProducers(system, directory, facts, end, now);
+          });
+      last.synced(size);
+    } else {
+      producers_.clear();
+    }
+    producers_.onHighWatermark(highWatermark_);
+    if (epochs_.truncateFromEnd(end_)) epochsDirty_ = true;
+    if (epochsUnsavedFrom_ && *epochsUnsavedFrom_ >= end_) epochsUnsavedFrom_.reset();
+    syncedEnd_ = end_;
+    durableEnd_ = std::min(durableEnd_, end_);
+    changed_ = true;
+  } catch (...) {
+    kj::Exception reason = caughtException();
+    home_.diskFailed("truncating " + context_.directory, reason);
+    failed = Failure(Error::kafkaStorageError, describe(reason));
+  }
+  exclusive_ = false;
+  answer->fulfill(failed ? Result<void>(std::move(*failed)) : Result<void>());
+  advanceDurable();
+  startSideWork();
+  pump();
+  checkIdle();
+}
+
+Co<void> Log::restartNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer) {
+  home_.syncs.forget(*this);
+  dropWaiters(Offset(-1), truncated(name_, offset));
+  std::optional<Failure> failed;
+  try {
+    start_ = end_ = next_ = offset;
+    announced_ = syncedEnd_ = durableEnd_ = highWatermark_ = offset;
+    held_.reset();
+    while (sideWorking_ || listing_) co_await home_.shard.after(1ms);
+    // Should we stop half-way, the log is one that lost its end, not one that claims to be whole.
+    if (listed_) co_await home_.storeMark(name_, Offset(0));
+    co_await removeSegmentsFrom(Offset(0));
+    producers_.clear();
+    epochs_.clear();
+    epochsDirty_ = hasDirectory_;
+    epochsUnsavedFrom_.reset();
+    damaged_.clear();
+    if (listed_) co_await home_.storeStart(name_, offset);
+    changed_ = true;
+  } catch (...) {
+    kj::Exception reason = caughtException();
+    home_.diskFailed("starting " + context_.directory + " anew", reason);
+    failed = Failure(Error::kafkaStorageError, describe(reason));
+  }
+  exclusive_ = false;
+  answer->fulfill(failed ? Result<void>(std::move(*failed)) : Result<void>());
+  startSideWork();
+  pump();
+  checkIdle();
+}
+
+}  // namespace mq::storage

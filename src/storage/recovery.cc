@@ -1,0 +1,459 @@
+#include "storage/recovery.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "record/batch.h"
+#include "storage/file_names.h"
+
+namespace mq::storage {
+namespace {
+
+using record::BatchView;
+
+constexpr std::string_view kSwapSuffix = ".swap";
+constexpr std::string_view kCleanedSuffix = ".cleaned";
+constexpr size_t kSnapshotBytesMax = 256_MiB;
+constexpr size_t kEpochFileBytesMax = 16_MiB;
+constexpr size_t kControlBatchBytesMax = 64_KiB;
+
+// Replays batches that may have been read as headers alone: a control batch is fetched whole. Producers age by when we
+// took their batches in, which is not known any more: `appended` stands in for it.
+class Replay {
+ public:
+  Replay(ProducerState& producers, WallMs appended) : producers_(producers), appended_(appended) {}
+
+  std::optional<AbortedTransaction> add(const File& log, const BatchView& batch, uint64_t position) {
+    if (!batch.hasProducerId()) return std::nullopt;
+    if (auto data = producerBatchOf(batch)) {
+      if (!batch.isLogAppendTime()) data->timestamp = appended_;
+      producers_.apply(*data);
+      return std::nullopt;
+    }
+    if (batch.sizeBytes() > kControlBatchBytesMax) return std::nullopt;
+    Buffer whole(batch.sizeBytes());
+    if (log.read(position, whole) < whole.size()) return std::nullopt;
+    auto marker = markerOf(BatchView(whole), workspace_);
+    if (!marker) return std::nullopt;
+    marker->timestamp = appended_;
+    std::optional<AbortedTransaction> aborted;
+    producers_.apply(*marker, &aborted);
+    return aborted;
+  }
+
+ private:
+  ProducerState& producers_;
+  WallMs appended_;
+  record::Workspace workspace_;
+};
+
+// What the directory holds, as names.
+struct Found {
+  std::vector<Offset> bases;  // of .log files, growing
+  std::vector<Offset> snapshots;
+  std::vector<Offset> orphans;  // of derived files without a log
+};
+
+class Recovery {
+ public:
+  Recovery(FileSystem& files, const std::string& directory, const RecoverySettings& settings,
+           RecoveryProgress* progress)
+      : files_(files), directory_(directory), settings_(settings), progress_(progress) {}
+
+  RecoveredLog run() {
+    log_.exists = files_.exists(directory_);
+    log_.start = log_.end = settings_.start;
+    if (!log_.exists) return std::move(log_);
+    finishReplacements();
+    Found found = survey();
+    dropBelowStart(found);
+    loadEpochs();
+
+    if (!found.bases.empty() && found.bases.front() > settings_.start && settings_.mark > settings_.start) {
+      damage("{}: the log starts at {}, but its first segment is {}: the records between are missing", directory_,
+             settings_.start, fileName(found.bases.front(), kLogSuffix));
+    }
+    size_t first = firstToScan(found.bases);
+    for (size_t i = 0; i < first && !log_.damage; ++i) inspect(found.bases[i], found.bases[i + 1]);
+    if (!log_.damage && !found.bases.empty()) {
+      if (!settings_.clean || !resumeClean(found.bases.back())) scanFrom(found.bases, first);
+    }
+    if (!log_.damage) settleEnd();
+    if (log_.damage) return std::move(log_);
+    for (Offset snapshot : found.snapshots) {
+      if (snapshot > log_.end) removeFile(fileName(snapshot, kSnapshotSuffix));
+    }
+    if (changedNames_) files_.syncDirectory(directory_);
+    finishEpochs();
+    return std::move(log_);
+  }
+
+ private:
+  template <class... Args>
+  void note(fmt::format_string<Args...> format, Args&&... args) {
+    log_.notes.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  void damage(fmt::format_string<Args...> format, Args&&... args) {
+    if (!log_.damage) log_.damage = fmt::format(format, std::forward<Args>(args)...);
+  }
+  std::string pathOf(Offset base, std::string_view suffix) const { return filePath(directory_, base, suffix); }
+  void removeFile(const std::string& name) {
+    files_.remove(directory_ + "/" + name);
+    changedNames_ = true;
+  }
+  void renameFile(const std::string& from, const std::string& to) {
+    files_.rename(directory_ + "/" + from, directory_ + "/" + to);
+    changedNames_ = true;
+  }
+
+  // `.deleted` and `.cleaned` were on their way out or never finished. A `.log.swap` is a whole replacement for the
+  // segments it covers: put in place if it is sound, set aside otherwise.
+  void finishReplacements() {
+    std::vector<Offset> swaps;
+    for (const DirectoryEntry& entry : files_.list(directory_)) {
+      if (entry.isDirectory) continue;
+      if (entry.name.ends_with(kDeletedSuffix) || entry.name.ends_with(kCleanedSuffix)) {
+        removeFile(entry.name);
+        note("{}/{} was left by an earlier stop and is removed", directory_, entry.name);
+      } else if (auto name = parseFileName(entry.name); name && name->suffix == ".log.swap") {
+        swaps.push_back(name->base);
+      }
+    }
+    for (Offset base : swaps) {
+      std::string name = fileName(base, kLogSuffix);
+      FileRef swap = files_.open(directory_ + "/" + name + ".swap", OpenMode::read);
+      ScanResult scan = scanSegment(*swap, base, {.nextOffset = base});
+      if (scan.stop != ScanStop::end && files_.exists(directory_ + "/" + name)) {
+        renameFile(name + ".swap", name + ".swap.cut");
+        note("{}/{}.swap is damaged ({}) and is set aside", directory_, name, scan.problem);
+        continue;
+      }
+      for (const DirectoryEntry& entry : files_.list(directory_)) {
+        auto parsed = parseFileName(entry.name);
+        if (!parsed || parsed->base < base || parsed->base >= std::max(scan.nextOffset, base + 1)) continue;
+        bool replaced = parsed->suffix == kLogSuffix || parsed->suffix == kOffsetIndexSuffix ||
+                        parsed->suffix == kTimeIndexSuffix || parsed->suffix == kTransactionIndexSuffix;
+        if (replaced) removeFile(entry.name);
+      }
+      renameFile(name + ".swap", name);
+      note("{}/{}.swap was whole and replaces what it covers", directory_, name);
+    }
+    for (const DirectoryEntry& entry : files_.list(directory_)) {
+      if (!entry.name.ends_with(kSwapSuffix)) continue;
+      std::string target = entry.name.substr(0, entry.name.size() - kSwapSuffix.size());
+      auto parsed = parseFileName(target);
+      bool placed = parsed && std::ranges::find(swaps, parsed->base) != swaps.end();
+      if (placed && !files_.exists(directory_ + "/" + target)) {
+        renameFile(entry.name, target);
+      } else {
+        removeFile(entry.name);
+      }
+    }
+  }
+
+  Found survey() {
+    Found found;
+    std::vector<std::string> derived;
+    for (const DirectoryEntry& entry : files_.list(directory_)) {
+      if (entry.isDirectory) continue;
+      auto name = parseFileName(entry.name);
+      if (!name) continue;
+      if (name->suffix == kLogSuffix) {
+        found.bases.push_back(name->base);
+      } else if (name->suffix == kSnapshotSuffix) {
+        found.snapshots.push_back(name->base);
+      } else if (name->suffix == kOffsetIndexSuffix || name->suffix == kTimeIndexSuffix ||
+                 name->suffix == kTransactionIndexSuffix) {
+        derived.push_back(entry.name);
+      }
+    }
+    for (const std::string& name : derived) {
+      if (std::ranges::binary_search(found.bases, parseFileName(name)->base)) continue;
+      note("{}/{} has no log and is removed", directory_, name);
+      removeFile(name);
+    }
+    return found;
+  }
+
+  // What a stop left over of segments that the stored start had passed.
+  void dropBelowStart(Found& found) {
+    while (found.bases.size() > 1 && found.bases[1] <= settings_.start) {
+      note("{} lies below the log start {} and is removed", pathOf(found.bases.front(), kLogSuffix), settings_.start);
+      removeFiles(files_, directory_, found.bases.front(), "");
+      changedNames_ = true;
+      found.bases.erase(found.bases.begin());
+    }
+  }
+
+  void loadEpochs() {
+    std::string path = directory_ + "/" + std::string(kLeaderEpochFile);
+    if (!files_.exists(path)) {
+      epochsLost_ = true;
+      return;
+    }
+    auto decoded = LeaderEpochs::decode(files_.readFile(path, kEpochFileBytesMax));
+    if (decoded) {
+      log_.epochs = std::move(*decoded);
+      epochsLost_ = log_.epochs.entries().empty();
+    } else {
+      note("{} is damaged ({}) and is rebuilt", path, decoded.failure().message);
+      epochsLost_ = true;
+    }
+  }
+
+  // The last segment that begins at or below the mark: what lies before it was sealed and is safe whole.
+  size_t firstToScan(const std::vector<Offset>& bases) const {
+    auto behind = std::ranges::upper_bound(bases, settings_.mark);
+    return behind == bases.begin() ? 0 : static_cast<size_t>(behind - bases.begin()) - 1;
+  }
+
+  void add(const SegmentFacts& facts) {
+    log_.segments.push_back({.facts = facts, .modified = settings_.now, .indexes = {}, .aborted = {}});
+    log_.end = facts.end;
+  }
+
+  // A sealed segment below the mark: its headers have to lead to its end, and its end to the next segment.
+  void inspect(Offset base, Offset next) {
+    std::string problem;
+    SegmentFacts facts = inspectSegment(files_, directory_, base, &problem);
+    if (!problem.empty()) {
+      return damage("{} is damaged below the durable mark {}, behind offset {}: {}", pathOf(base, kLogSuffix),
+                    settings_.mark, facts.end, problem);
+    }
+    bool joins = settings_.gapsAllowed ? facts.end <= next : facts.end == next;
+    if (!joins) {
+      return damage("{} ends at offset {}, but the next segment is {}: {} records are missing",
+                    pathOf(base, kLogSuffix), facts.end, fileName(next, kLogSuffix), next - facts.end);
+    }
+    if (epochsLost_) {
+      FileRef log = files_.open(pathOf(base, kLogSuffix), OpenMode::read);
+      scanSegment(
+          *log, base, {.nextOffset = base, .sizeMax = facts.size, .checkCrc = false},
+          [&](const BatchView& batch, uint64_t) { log_.epochs.assign(batch.leaderEpoch(), batch.baseOffset()); });
+    }
+    add(facts);
+  }
+
+  std::vector<SegmentFacts> factsBelow(Offset base) const {
+    std::vector<SegmentFacts> facts;
+    for (const RecoveredSegment& segment : log_.segments) {
+      if (segment.facts.base < base) facts.push_back(segment.facts);
+    }
+    return facts;
+  }
+
+  // After a clean stop: the active segment's headers from its last index entry on, the checksum of its last batch, the
+  // snapshot at its end. False: something is not as a clean stop leaves it, and the segment is scanned.
+  bool resumeClean(Offset base) {
+    if (epochsLost_ && settings_.mark > settings_.start) return false;
+    std::string problem;
+    SegmentFacts facts = inspectSegment(files_, directory_, base, &problem);
+    if (!problem.empty() || facts.end != settings_.mark) return false;
+    if (!lastBatchGood(facts)) return false;
+    if (log_.segments.empty() ? false : !joins(log_.segments.back().facts.end, base)) return false;
+    std::string snapshot = pathOf(facts.end, kSnapshotSuffix);
+    if (facts.end.value() > 0) {
+      if (!files_.exists(snapshot)) return false;
+      if (!log_.producers.decodeSnapshot(asBytes(files_.readFile(snapshot, kSnapshotBytesMax)))) return false;
+    }
+    add(facts);
+    log_.wasClean = true;
+    return true;
+  }
+
+  bool joins(Offset end, Offset next) const { return settings_.gapsAllowed ? end <= next : end == next; }
+
+  bool lastBatchGood(const SegmentFacts& facts) {
+    if (facts.size == 0) return true;
+    FileRef log = files_.open(pathOf(facts.base, kLogSuffix), OpenMode::read);
+    uint64_t from = 0;
+    std::string indexPath = pathOf(facts.base, kOffsetIndexSuffix);
+    if (files_.exists(indexPath)) {
+      FileRef index = files_.open(indexPath, OpenMode::read);
+      size_t entries = index->size() / OffsetIndexEntry::kBytes;
+      // The last entry's batch is at most one interval before the end, or the last itself.
+      if (entries > 0) from = FileEntries<OffsetIndexEntry>(index.get(), entries, facts.base).at(entries - 1).position;
+      if (from >= facts.size) return false;
+    }
+    ScanResult scan = scanSegment(*log, facts.base, {.from = from, .nextOffset = facts.base, .sizeMax = facts.size});
+    return scan.stop == ScanStop::end && scan.nextOffset == facts.end;
+  }
+
+  // From the segment that holds the mark on: headers below the mark, whole batches from it on.
+  void scanFrom(const std::vector<Offset>& bases, size_t first) {
+    if (bases.empty()) return;
+    log_.producers = rebuildProducers(files_, directory_, factsBelow(bases[first]), bases[first], settings_.now);
+    log_.epochs.truncateFromEnd(bases[first]);
+    for (size_t i = first; i < bases.size(); ++i) {
+      Offset base = bases[i];
+      if (i > 0 && !joins(log_.end, base)) {
+        if (log_.end < settings_.mark) {
+          return damage(
+              "{} begins at offset {}, but the log before it ends at {}: {} records are missing below the "
+              "durable mark {}",
+              pathOf(base, kLogSuffix), base, log_.end, base - log_.end, settings_.mark);
+        }
+        note("{}: records [{}, {}) are missing above the durable mark {}", directory_, log_.end, base, settings_.mark);
+        return setAside(bases, i);
+      }
+      if (!scanOne(base)) return log_.damage ? void() : setAside(bases, i + 1);
+    }
+  }
+
+  // False: the log ends in this segment, whatever follows.
+  bool scanOne(Offset base) {
+    FileRef log = files_.open(pathOf(base, kLogSuffix), OpenMode::readWrite);
+    SegmentFacts facts{.base = base, .end = base};
+    Replay replay(log_.producers, settings_.now);
+    std::vector<AbortedTransaction> aborted;
+    auto take = [&](const BatchView& batch, uint64_t position) {
+      if (auto entry = replay.add(*log, batch, position)) aborted.push_back(*entry);
+      log_.epochs.assign(batch.leaderEpoch(), batch.baseOffset());
+      facts.end = batch.nextOffset();
+      facts.size = position + batch.sizeBytes();
+      if (batch.maxTimestamp() > facts.maxTimestamp) {
+        facts.maxTimestamp = batch.maxTimestamp();
+        facts.maxTimestampOffset = batch.lastOffset();
+      }
+    };
+    const bool dense = !settings_.gapsAllowed;
+    ScanResult scan{.validEnd = 0, .nextOffset = base};
+    if (base < settings_.mark) {
+      bool below = true;  // the walk goes on past the mark, but only what is below counts
+      ScanResult headers = scanSegment(*log, base, {.nextOffset = base, .checkCrc = false, .dense = dense},
+                                       [&](const BatchView& batch, uint64_t position) {
+                                         below = below && batch.nextOffset() <= settings_.mark;
+                                         if (below) take(batch, position);
+                                       });
+      if (facts.end < settings_.mark && headers.stop != ScanStop::end) {
+        damage("{} is damaged below the durable mark {}, at byte {}, behind offset {}: {}", pathOf(base, kLogSuffix),
+               settings_.mark, headers.validEnd, facts.end, headers.problem);
+        add(facts);
+        return false;
+      }
+    }
+    scan =
+        scanSegment(*log, base, {.from = facts.size, .nextOffset = facts.end, .checkCrc = true, .dense = dense}, take);
+    log_.scannedBytes += scan.validEnd;
+    if (progress_ != nullptr) *progress_ += scan.fileSize;
+
+    bool cut = scan.stop != ScanStop::end;
+    if (cut) {
+      uint64_t size = scan.fileSize;
+      std::string kept = keepCutTail(files_, directory_, base, facts.size, facts.end);
+      note("{} was cut from {} to {} bytes, the log ends at offset {}: {}. {}", pathOf(base, kLogSuffix), size,
+           facts.size, facts.end, scan.problem,
+           kept.empty() ? "What was cut is all zeros." : "What was cut is kept in " + kept);
+      log_.cutBytes += size - facts.size;
+      log->truncate(facts.size);
+      changedNames_ = true;
+    }
+    log->sync();
+    changedNames_ = true;  // its name may be as young as its bytes
+    writeAborted(base, aborted);
+    add(facts);
+    RecoveredSegment& segment = log_.segments.back();
+    segment.aborted = aborted.size();
+    segment.indexes = checkIndexes(files_, directory_, facts, settings_.indexIntervalBytes);
+    return !cut;
+  }
+
+  void writeAborted(Offset base, const std::vector<AbortedTransaction>& aborted) {
+    std::string path = pathOf(base, kTransactionIndexSuffix);
+    if (aborted.empty()) {
+      if (!files_.exists(path)) return;
+      files_.remove(path);
+      changedNames_ = true;
+      return;
+    }
+    FileRef file = files_.open(path, OpenMode::create);
+    file->truncate(0);
+    file->write(0, Bytes(encodeIndex(aborted)));
+  }
+
+  void setAside(const std::vector<Offset>& bases, size_t from) {
+    // Highest first: a crash on the way leaves no hole.
+    for (size_t i = bases.size(); i-- > from;) {
+      uint64_t size = files_.open(pathOf(bases[i], kLogSuffix), OpenMode::read)->size();
+      std::string name = fileName(bases[i], kLogSuffix);
+      std::string kept = name + std::string(kCutSuffix);
+      for (int n = 1; files_.exists(directory_ + "/" + kept); ++n) kept = fmt::format("{}-{}{}", name, n, kCutSuffix);
+      renameFile(name, kept);
+      removeFiles(files_, directory_, bases[i], "");
+      log_.cutBytes += size;
+      note("{} lies behind the end of the log at offset {}: its {} bytes are kept in {}", pathOf(bases[i], kLogSuffix),
+           log_.end, size, kept);
+    }
+  }
+
+  // The log start and the durable mark have to lie within what was found.
+  void settleEnd() {
+    if (!log_.segments.empty()) log_.start = std::max(log_.start, log_.segments.front().facts.base);
+    if (log_.end >= log_.start && log_.end >= settings_.mark) return;
+    if (log_.end < settings_.mark && settings_.mark > log_.start) {
+      return damage("{} ends at offset {}, below its durable mark {}: {} records are missing", directory_, log_.end,
+                    settings_.mark, settings_.mark - std::max(log_.end, log_.start));
+    }
+    if (log_.end >= log_.start) return;
+    note("{} ends at offset {}, below its start {}: it goes on at its start", directory_, log_.end, log_.start);
+    for (const RecoveredSegment& segment : log_.segments) removeFiles(files_, directory_, segment.facts.base, "");
+    log_.segments.clear();
+    log_.end = log_.start;
+    log_.producers.clear();
+    changedNames_ = true;
+  }
+
+  void finishEpochs() {
+    bool rebuilt = epochsLost_ && !log_.epochs.entries().empty();
+    bool cut = log_.epochs.truncateFromEnd(log_.end);
+    log_.epochsChanged = rebuilt || cut || !log_.wasClean;
+  }
+
+  FileSystem& files_;
+  const std::string& directory_;
+  const RecoverySettings& settings_;
+  RecoveryProgress* progress_;
+  RecoveredLog log_;
+  bool epochsLost_ = false;
+  bool changedNames_ = false;
+};
+
+}  // namespace
+
+ProducerState rebuildProducers(FileSystem& files, const std::string& directory,
+                               const std::vector<SegmentFacts>& segments, Offset end, WallMs now) {
+  ProducerState producers;
+  if (segments.empty() && end.value() == 0) return producers;
+  std::vector<Offset> snapshots;
+  for (const DirectoryEntry& entry : files.list(directory)) {
+    auto name = parseFileName(entry.name);
+    if (name && name->suffix == kSnapshotSuffix && name->base <= end) snapshots.push_back(name->base);
+  }
+  Offset from = segments.empty() ? end : segments.front().base;
+  for (size_t i = snapshots.size(); i-- > 0;) {
+    std::string bytes = files.readFile(filePath(directory, snapshots[i], kSnapshotSuffix), kSnapshotBytesMax);
+    if (!producers.decodeSnapshot(asBytes(bytes))) continue;
+    from = snapshots[i];
+    break;
+  }
+  Replay replay(producers, now);
+  for (const SegmentFacts& segment : segments) {
+    if (segment.end <= from || segment.size == 0 || segment.base >= end) continue;
+    FileRef log = files.open(filePath(directory, segment.base, kLogSuffix), OpenMode::read);
+    scanSegment(*log, segment.base, {.nextOffset = segment.base, .sizeMax = segment.size, .checkCrc = false},
+                [&](const BatchView& batch, uint64_t position) {
+                  if (batch.baseOffset() >= from && batch.baseOffset() < end) replay.add(*log, batch, position);
+                });
+  }
+  return producers;
+}
+
+RecoveredLog recoverLog(FileSystem& files, const std::string& directory, const RecoverySettings& settings,
+                        RecoveryProgress* progress) {
+  return Recovery(files, directory, settings, progress).run();
+}
+
+}  // namespace mq::storage
