@@ -21,7 +21,6 @@ storage::Options storageOptions(const config::BrokerSettings& settings, const st
   options.retentionInterval = std::chrono::milliseconds(settings.retentionCheckMs);
   options.producerExpiration = std::chrono::milliseconds(settings.producerIdExpirationMs);
   options.openFilesMax = static_cast<uint32_t>(settings.openFilesMax);
-  options.recoveriesMax = static_cast<uint32_t>(settings.recoveryThreads);
   options.scrubBytesPerSecond = static_cast<uint64_t>(settings.scrubBytesPerSecond);
   return options;
 }

@@ -175,7 +175,7 @@ Fetched Partition::fetch(const Fetch& request) {
   fetched.logStart = log_->start();
   if (request.lastFetchedEpoch != kNoLeaderEpoch) {
     // KIP-595: a reader whose last epoch ended earlier here, or never was here, has records that are not ours.
-    storage::EpochEnd end = log_->epochEnd(request.lastFetchedEpoch);
+    storage::EpochBoundary end = log_->epochEnd(request.lastFetchedEpoch);
     if (end.end.value() < 0) {
       fetched.error = Error::offsetOutOfRange;
       return fetched;
@@ -253,7 +253,7 @@ kj::Promise<Result<FoundOffset>> Partition::findOffset(int64_t timestamp, Isolat
 Result<Partition::EpochEnd> Partition::epochEnd(LeaderEpoch epoch, LeaderEpoch currentLeaderEpoch) {
   if (Error error = unserved(currentLeaderEpoch); error != Error::none) return error;
   if (epoch == leaderEpoch_) return EpochEnd{epoch, log_->end()};
-  storage::EpochEnd end = log_->epochEnd(epoch);
+  storage::EpochBoundary end = log_->epochEnd(epoch);
   return EpochEnd{end.epoch, end.end};
 }
 

@@ -185,6 +185,7 @@ void LogDirectory::State::claim(const DirectoryOwner& owner) {
   lock = std::move(*locked);
   std::optional<OwnerFile> found = read();  // whoever held the lock before us may have been the first
   if (!found) {
+    isNew = true;
     found = OwnerFile{.format = kFormat,
                       .clusterId = owner.clusterId ? *owner.clusterId : shard.random().uuid(),
                       .node = owner.node.value(),
@@ -542,6 +543,7 @@ LogDirectory::~LogDirectory() = default;
 const Options& LogDirectory::options() const { return state_->options; }
 const Uuid& LogDirectory::clusterId() const { return state_->clusterId; }
 const Uuid& LogDirectory::directoryId() const { return state_->directoryId; }
+bool LogDirectory::isNew() const { return state_->isNew; }
 bool LogDirectory::wasClean() const { return state_->clean; }
 
 std::vector<ListedPartition> LogDirectory::partitions() const {

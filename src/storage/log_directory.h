@@ -71,6 +71,7 @@ class LogDirectory {
   const Options& options() const;
   const Uuid& clusterId() const;
   const Uuid& directoryId() const;
+  bool isNew() const;                               // this is its first life
   bool wasClean() const;                            // the last stop was clean
   std::vector<ListedPartition> partitions() const;  // that have files, in order of name
   const std::optional<std::string>& offlineReason() const;

@@ -62,6 +62,7 @@ struct LogDirectory::State {
   std::unique_ptr<FileLock> lock;
   Uuid clusterId;
   Uuid directoryId;
+  bool isNew = false;
   bool clean = false;
 
   std::map<TopicPartition, TopicId> listed;
