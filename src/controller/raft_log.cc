@@ -131,6 +131,7 @@ void RaftLog::recover(const std::vector<DirectoryEntry>& entries) {
   SnapshotId newest = snapshot();
   int64_t base = firstIndex() - 1;
   if (base > newest.index) {
+    first = segments_.front().number;
     std::string missing = first > 1 ? pathOf(segmentName(first - 1)) + " and what is before it" : "the beginning";
     if (newest.index == 0)
       refuse("the metadata log in {} begins at entry {}, without a snapshot: {} is missing: {}", options_.directory,
@@ -139,7 +140,7 @@ void RaftLog::recover(const std::vector<DirectoryEntry>& entries) {
            options_.directory, missing, kRestore);
   }
   for (auto number : numbers)
-    if (number < first) files_.remove(pathOf(segmentName(number)));
+    if (number < segments_.front().number) files_.remove(pathOf(segmentName(number)));
   for (auto& entry : entries)
     if (entry.name.ends_with(".tmp")) files_.remove(pathOf(entry.name));
   for (auto& repair : repairs_) repair();
@@ -210,10 +211,12 @@ void RaftLog::recoverSegment(int64_t number, bool isActive) {
     last_ = before;
     terms_ = {{before.index, before.term}};
   } else if (before != last_) {
-    // Only install() leaves out entries, and its snapshot stands for them.
-    if (std::find(snapshots_.begin(), snapshots_.end(), before) == snapshots_.end())
+    // Only install() leaves out entries, and a snapshot stands for them: that one, or a later one when what was dropped
+    // since has come back.
+    if (snapshot().index < before.index)
       refuse("{} follows entry {} of term {}, but the segment before it ends at entry {} of term {}: {}", path,
              before.index, before.term, last_.index, last_.term, kRestore);
+    segments_.clear();
     frames_.clear();
     last_ = before;
     terms_ = {{before.index, before.term}};
@@ -502,6 +505,7 @@ bool RaftLog::install(SnapshotId id, Bytes data) {
     if (!writeSnapshotFile(id, data)) return false;
     if (restartBehind(id)) return true;
     files_.remove(pathOf(snapshotName(id)));
+    files_.syncDirectory(options_.directory);  // or the next start would finish what we say was not done
     return false;
   });
 }

@@ -29,7 +29,7 @@
 //
 // Example: entries 7 (term 2, "hi") and 8 (term 2, nothing, type 0) in one frame, at 40 in segment 1:
 //
-//   4d514652 f4b4ab48 0000001c 00000002 0000000000000007                      magic crc length count first
+//   4d514652 d2bda591 0000001c 00000002 0000000000000007                      magic crc length count first
 //   0000000000000002 01 00000002 6869   0000000000000002 00 00000000          entry 7, entry 8
 #pragma once
 #include <cstdint>
