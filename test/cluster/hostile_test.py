@@ -1,0 +1,110 @@
+"""Bytes that are not ours on the Kafka port: nothing crashes, hangs or grows, and other clients notice nothing."""
+import os
+import socket
+import struct
+import time
+
+from node import Node
+from wire import Raw, eventually, frame, metadata_request
+
+
+def alive(node):
+    with Raw(node.port) as client:
+        client.send(metadata_request())
+        assert client.receive() is not None
+
+
+def test_http_tls_and_noise_are_closed_and_named_in_the_log():
+    with Node() as node:
+        for data in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", bytes.fromhex("16030100c8010000c40303") + b"\0" * 200, os.urandom(100_000), b"\x80\0\0\0", b"\xff" * 64):
+            with Raw(node.port) as client:
+                try:
+                    client.send(data)
+                except (ConnectionResetError, BrokenPipeError):
+                    pass
+                assert client.closed(), data[:16]
+        log = node.log()
+        assert "HTTP" in log and "TLS" in log, log
+        alive(node)
+
+
+def test_a_huge_length_without_a_body_costs_nothing():
+    with Node() as node:
+        alive(node)
+        before = node.rss_kb()
+        clients = [Raw(node.port) for _ in range(200)]
+        for client in clients:
+            client.send(struct.pack(">i", 104857600))
+        time.sleep(1)
+        assert node.rss_kb() - before < 40_000, (before, node.rss_kb())
+        alive(node)
+        for client in clients:
+            client.close()
+
+
+def test_unknown_requests_and_versions_close_but_api_versions_answers():
+    with Node() as node:
+        for data in (frame(999, 0), frame(3, 99), frame(52, 0)):
+            with Raw(node.port) as client:
+                client.send(data)
+                assert client.closed()
+        for version in (0, 127):
+            with Raw(node.port) as client:
+                client.send(frame(18, version))
+                answer = client.receive()
+                assert answer[:4] == struct.pack(">i", 1)
+                error, count = struct.unpack(">hi", answer[4:10])
+                assert error == (35 if version else 0) and count >= 1
+                client.send(frame(18, 0, correlation=2))
+                assert client.receive()[:6] == struct.pack(">ih", 2, 0)
+
+
+def test_a_slow_writer_is_closed_and_holds_nobody_up():
+    with Node("--set", "request.read.timeout.ms=1000") as node:
+        with Raw(node.port) as slow:
+            slow.send(b"\0\0\0\x40\0")
+            begin = time.monotonic()
+            alive(node)
+            assert time.monotonic() - begin < 1
+            assert slow.closed(15)
+
+
+def test_many_idle_connections_within_few_descriptors():
+    with Node("--set", "max.connections=100") as node:
+        sockets = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(300)]
+        try:
+            time.sleep(1)
+            assert node.descriptors() < 250, node.descriptors()
+            # They sit in the slots; once they go, there is room again.
+        finally:
+            for s in sockets:
+                s.close()
+
+        def served():
+            try:
+                alive(node)
+                return True
+            except (AssertionError, OSError):
+                return False
+        assert eventually(served, 20)
+
+
+def test_requests_answer_in_the_order_they_were_sent():
+    with Node() as node:
+        with Raw(node.port) as client:
+            client.send(b"".join(metadata_request(correlation=i) for i in range(1, 201)))
+            for i in range(1, 201):
+                assert struct.unpack(">i", client.receive()[:4])[0] == i
+
+
+def test_odd_topic_names_are_refused_everywhere():
+    with Node("--set", "auto.create.topics.enable=true") as node:
+        for name in (".", "..", "a/b", "x" * 250, "ü", "a b", ""):
+            result = node.mq("topic", "create", name, check=False)
+            assert result.returncode != 0, name
+        node.mq("topic", "create", "x" * 249)
+        node.mq("produce", "x" * 249, input="1\n")
+        assert node.mq("consume", "x" * 249, "-e").stdout == "1\n"
+        node.mq("topic", "create", "a.b")
+        result = node.mq("topic", "create", "a_b", check=False)
+        assert result.returncode != 0 and "a.b" in result.stderr, result.stderr

@@ -1,0 +1,188 @@
+"""`mq serve` as an operator meets it: start, stop, wrong input, directories and ports that cannot be had."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from node import MQ, Node, free_port
+
+
+def serve(*arguments, timeout=20, environment=None):
+    """A start that is expected to be refused."""
+    return subprocess.run([MQ, "serve", *arguments], capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                          env=dict(os.environ, **(environment or {})))
+
+
+def one_line(result, *words, code=None):
+    """Refused with one readable line that names what it should."""
+    assert result.returncode != 0, "it started"
+    if code is not None:
+        assert result.returncode == code, (result.returncode, result.stderr)
+    text = result.stderr.strip()
+    assert len(text.splitlines()) <= 2, text
+    for word in words:
+        assert str(word) in text, f"{word!r} is not in: {text}"
+    assert "terminate called" not in text and "MQ_CHECK" not in text, text
+
+
+def test_starts_serves_and_stops_cleanly():
+    with Node() as node:
+        ready = [json.loads(line) for line in node.log().splitlines() if '"event":"ready"' in line]
+        assert len(ready) == 1, node.log()
+        assert ready[0]["listening"] == [node.address] and ready[0]["new"] is True and ready[0]["durability"] == "fsync"
+        node.mq("topic", "create", "t")
+        assert node.mq("produce", "t", input="a\nb\n").returncode == 0
+        assert node.mq("consume", "t", "-e").stdout == "a\nb\n"
+        assert node.stop() == 0
+        node.start()
+        ready = [json.loads(line) for line in node.log().splitlines() if '"event":"ready"' in line]
+        assert ready[-1]["new"] is False and ready[-1]["clean"] is True and ready[-1]["topics"] == 1, ready[-1]
+        assert node.mq("consume", "t", "-e").stdout == "a\nb\n"
+
+
+def test_a_second_process_on_the_same_directory_is_refused_and_named():
+    with Node() as node:
+        result = serve("--data-dir", str(node.data), "--listen", f"127.0.0.1:{free_port()}")
+        one_line(result, node.data, node.process.pid)
+        node.kill()  # the lock dies with the process
+        node.start()
+
+
+def test_a_port_in_use_is_refused_and_named():
+    with Node() as node:
+        base = tempfile.mkdtemp(prefix="mq-test-")
+        try:
+            result = serve("--data-dir", f"{base}/d", "--listen", node.address)
+            one_line(result, node.address)
+        finally:
+            shutil.rmtree(base)
+
+
+def test_directories_that_cannot_be_used_are_refused_untouched():
+    base = pathlib.Path(tempfile.mkdtemp(prefix="mq-test-"))
+    try:
+        file = base / "file"
+        file.write_text("x")
+        one_line(serve("--data-dir", str(file), "--listen", f"127.0.0.1:{free_port()}"), file)
+
+        kafka = base / "kafka"
+        kafka.mkdir()
+        (kafka / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
+        (kafka / "t-0").mkdir()
+        before = sorted(p.name for p in kafka.iterdir())
+        one_line(serve("--data-dir", str(kafka), "--listen", f"127.0.0.1:{free_port()}"), "Kafka", kafka)
+        assert sorted(p.name for p in kafka.iterdir()) == before
+    finally:
+        shutil.rmtree(base)
+
+
+def test_another_node_id_or_a_newer_format_is_refused():
+    with Node() as node:
+        node.stop()
+        one_line(serve("--data-dir", str(node.data), "--node-id", "7", "--listen", f"127.0.0.1:{free_port()}"), "7")
+        mark = node.data / "mq-directory"
+        text = mark.read_text()
+        newer = "\n".join("format=99" if line.startswith("format") else line for line in text.splitlines()) + "\n"
+        assert newer != text, text
+        mark.write_text(newer)
+        one_line(serve("--data-dir", str(node.data), "--listen", f"127.0.0.1:{free_port()}"), "99")
+        mark.write_text(text)
+        node.start()
+
+
+def test_misspelt_settings_are_refused_with_the_nearest_name():
+    one_line(serve("--set", "log.retention.byte=5"), "log.retention.byte", "log.retention.bytes", code=2)
+    one_line(serve("--set", "num.partitions=many"), "num.partitions", "many", code=2)
+    one_line(serve("--set", "num.partitions=168h"), "num.partitions", code=2)
+    one_line(serve("--set", "auto.create.topics.enable=true "), "auto.create.topics.enable", code=2)
+    one_line(serve("--set", "num.partitions"), "num.partitions", code=2)
+    one_line(serve("--listne", "x"), "--listne", "--listen", code=2)
+    one_line(serve("--listen", "127.0.0.1"), "127.0.0.1", code=2)
+    one_line(serve("--listen", "::1:9092"), code=2)
+    one_line(serve("--advertise", "0.0.0.0:9092"), "0.0.0.0", code=2)
+    one_line(serve("--controllers", "1@127.0.0.1:1,2@127.0.0.1:2,3@127.0.0.1:3"), "controllers", code=2)
+    one_line(serve(environment={"MQ_CFG_NUM_PARTITION": "3"}), "MQ_CFG_NUM_PARTITION", code=2)
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+        config.write('num.partitions = 3\nretention.hours = 5\n')
+        config.flush()
+        one_line(serve("--config", config.name), f"{config.name}:2", "retention.hours", code=2)
+    one_line(serve("--config", "/nonexistent/mq.toml"), "/nonexistent/mq.toml", code=2)
+
+
+def test_check_config_says_so_and_starts_nothing():
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+        config.write('num.partitions = 3\n')
+        config.flush()
+        result = serve("--config", config.name, "--check-config")
+        assert result.returncode == 0 and "good" in result.stdout, result
+
+
+def test_the_documented_configuration_is_accepted_as_it_is():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    assert serve("--config", str(root / "etc/mq.toml"), "--check-config").returncode == 0
+
+
+def test_sigterm_ends_long_polls_at_once_and_half_sent_requests_do_not_hold_it():
+    with Node() as node:
+        node.mq("topic", "create", "t")
+        readers = [subprocess.Popen([MQ, "consume", "t", "-b", node.address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(5)]
+        half = socket.create_connection(("127.0.0.1", node.port))
+        half.sendall(b"\0\0\0\x20\0\x03")
+        time.sleep(0.5)
+        begin = time.monotonic()
+        assert node.stop(20) == 0, node.log()
+        took = time.monotonic() - begin
+        for reader in readers:
+            reader.terminate()
+            reader.wait(10)
+        assert took < 10, f"stop took {took:.1f} s"
+
+
+def test_dev_mode_creates_topics_and_throws_its_data_away():
+    port = free_port()
+    process = subprocess.Popen([MQ, "serve", "--dev", "--listen", f"127.0.0.1:{port}", "--peer-listen", f"127.0.0.1:{free_port()}"], stderr=subprocess.PIPE, text=True)
+    try:
+        line = ""
+        while '"event":"ready"' not in line:
+            line = process.stderr.readline()
+            assert line, "it ended"
+        ready = json.loads(line)
+        assert ready["throw_away"] is True and pathlib.Path(ready["data"]).is_dir()
+        subprocess.run(["kcat", "-b", f"127.0.0.1:{port}", "-P", "-t", "first-use"], input=b"hello\n", check=True, timeout=30)
+        got = subprocess.run(["kcat", "-b", f"127.0.0.1:{port}", "-C", "-t", "first-use", "-e", "-q"], capture_output=True, check=True, timeout=30)
+        assert got.stdout == b"hello\n"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    assert not pathlib.Path(ready["data"]).exists()
+
+
+def test_ipv6_with_brackets():
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return  # no IPv6 on this machine
+    port = free_port()
+    node = Node(start=False)
+    command = [MQ, "serve", "--data-dir", str(node.data), "--listen", f"[::1]:{port}", "--peer-listen", f"[::1]:{free_port()}"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            try:
+                socket.create_connection(("::1", port), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.02)
+        listing = subprocess.run(["kcat", "-b", f"[::1]:{port}", "-L", "-J"], capture_output=True, text=True, check=True, timeout=30)
+        assert json.loads(listing.stdout)["brokers"][0]["name"] == f"::1:{port}", listing.stdout
+        subprocess.run([MQ, "topic", "create", "t", "-b", f"[::1]:{port}"], check=True, capture_output=True, timeout=30)
+    finally:
+        process.terminate()
+        process.wait(20)
+        node.close()
