@@ -25,6 +25,11 @@ template <class... Args>
                       kj::heapString(fmt::format(format, std::forward<Args>(args)...).c_str()));
 }
 
+std::string parentOf(const std::string& path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
 bool isZero(Bytes bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0; });
 }
@@ -93,9 +98,11 @@ std::unique_ptr<RaftLog> RaftLog::open(FileSystem& files, Logger& logger, RaftLo
 
 void RaftLog::make() {
   isNew_ = true;
+  // The name of each directory made here has to last, up to one that was there before.
+  std::vector<std::string> parents = {parentOf(options_.directory)};
+  while (!files_.exists(parents.back())) parents.push_back(parentOf(parents.back()));
   files_.makeDirectory(options_.directory);
-  size_t slash = options_.directory.rfind('/');
-  files_.syncDirectory(slash == std::string::npos ? "." : slash == 0 ? "/" : options_.directory.substr(0, slash));
+  for (auto& parent : parents) files_.syncDirectory(parent);
   terms_ = {{0, 0}};
   segments_.push_back(createSegment(1));
   files_.syncDirectory(options_.directory);
