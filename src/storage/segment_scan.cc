@@ -23,6 +23,7 @@ constexpr size_t kScanPiece = 256 << 10;
 constexpr size_t kIndexFileBytesMax = 64 << 20;  // more than a segment of 2 GiB can need, Kafka's padding included
 constexpr size_t kTransactionIndexBytesMax = 64 << 20;
 constexpr size_t kSampledEntries = 8;
+constexpr size_t kZerosKept = 4096;
 
 constexpr std::array<std::string_view, 10> kStopNames = {
     "end",        "torn-tail",         "zeros",      "bad-length",         "bad-magic", "bad-crc",
@@ -419,7 +420,7 @@ std::string keepCutTail(FileSystem& system, const std::string& directory, Offset
   FileRef log = system.open(filePath(directory, base, kLogSuffix), OpenMode::read);
   Buffer piece(kScanPiece);
   uint64_t end = log->size();
-  // Zeros at the end tell nothing.
+  // Preallocated pages tell nothing; a few zeros may be the end of a record.
   while (end > from) {
     size_t count = std::min<uint64_t>(piece.size(), end - from);
     count = log->read(end - count, MutableBytes(piece.data(), count));
@@ -430,6 +431,7 @@ std::string keepCutTail(FileSystem& system, const std::string& directory, Offset
     if (zeros < count || count == 0) break;
   }
   if (end <= from) return {};
+  end = std::min(end + kZerosKept, log->size());
 
   std::string path = filePath(directory, offset, kCutSuffix);
   for (int n = 1; system.exists(path); ++n) path = filePath(directory, offset, fmt::format("-{}{}", n, kCutSuffix));

@@ -138,9 +138,9 @@ std::optional<ProducerMarker> markerOf(const record::BatchView& batch, record::W
 void replay(ProducerState& producers, const record::BatchView& batch, record::Workspace& workspace,
             std::optional<AbortedTransaction>* aborted = nullptr);
 
-// Keeps the bytes [from, end of file) of the segment's log, without trailing zeros, as <offset>.cut in the same
-// directory
-// (<offset>-1.cut and so on if that exists) and syncs file and directory. Returns the path; empty if all were zeros.
+// Keeps the bytes [from, end of file) of the segment's log, of zeros at the end only the first page, as <offset>.cut in
+// the same directory (<offset>-1.cut and so on if that exists) and syncs file and directory. Returns the path; empty if
+// all were zeros.
 std::string keepCutTail(FileSystem& system, const std::string& directory, Offset base, uint64_t from, Offset offset);
 
 // The segment's files that exist: renamed to NAME.deleted (the log first: what is left then is an orphan, not a log
