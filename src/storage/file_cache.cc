@@ -17,8 +17,8 @@ FileCache::~FileCache() {
 
 void FileCache::Slot::close() {
   if (cache_ == nullptr) return;
-  cache_->unlink(*this);
-  --cache_->open_;
+  cache_->detach(*this);
+  --cache_->openCount_;
   cache_ = nullptr;
   file_ = nullptr;
 }
@@ -28,26 +28,26 @@ FileRef FileCache::openInto(Slot& slot, const std::string& path, OpenMode mode) 
   FileRef file = system_.open(path, mode);
   slot.file_ = file;
   slot.cache_ = this;
-  ++open_;
+  ++openCount_;
   ++opened_;
-  link(slot);
+  attach(slot);
   return file;
 }
 
 void FileCache::touch(Slot& slot) {
   if (&slot == newest_) return;
-  unlink(slot);
-  link(slot);
+  detach(slot);
+  attach(slot);
 }
 
-void FileCache::link(Slot& slot) {
+void FileCache::attach(Slot& slot) {
   slot.older_ = newest_;
   slot.newer_ = nullptr;
   (newest_ != nullptr ? newest_->newer_ : oldest_) = &slot;
   newest_ = &slot;
 }
 
-void FileCache::unlink(Slot& slot) {
+void FileCache::detach(Slot& slot) {
   (slot.older_ != nullptr ? slot.older_->newer_ : oldest_) = slot.newer_;
   (slot.newer_ != nullptr ? slot.newer_->older_ : newest_) = slot.older_;
   slot.older_ = slot.newer_ = nullptr;
@@ -55,7 +55,7 @@ void FileCache::unlink(Slot& slot) {
 
 void FileCache::makePlace() {
   Slot* slot = oldest_;
-  for (size_t passed = 0; open_ >= openMax_ && slot != nullptr && passed < kPinnedPassedMax;) {
+  for (size_t passed = 0; openCount_ >= openMax_ && slot != nullptr && passed < kPinnedPassedMax;) {
     Slot* next = slot->newer_;
     if (slot->file_.use_count() == 1) {
       slot->close();

@@ -3,8 +3,8 @@
 //
 // An owner (Segment, Log) keeps one Slot per file; a Slot is a few words while the file is closed. use() answers a
 // FileRef, which pins: dropping the file from the cache, renaming or unlinking it does not close it under a reader.
-// Pinned files are passed over when a place is needed (closing them here would free nothing), so `open()` can exceed
-// `openMax()` by the number of pinned files, never by more.
+// Pinned files are passed over when a place is needed (closing them here would free nothing), so `openCount()` can
+// exceed `openMax()` by the number of pinned files, never by more.
 //
 // Belongs to one shard's loop: use() opens (blocking, microseconds) and is never called from an Offload job; a job is
 // handed the FileRef. A Slot unlinks itself when destroyed; the cache outlives its slots.
@@ -52,21 +52,21 @@ class FileCache {
     return openInto(slot, path(), mode);
   }
 
-  FileSystem& system() { return system_; }
-  size_t open() const { return open_; }
+  FileSystem& fileSystem() { return system_; }
+  size_t openCount() const { return openCount_; }
   size_t openMax() const { return openMax_; }
   uint64_t opened() const { return opened_; }  // since the start: the price of a small cache
 
  private:
   FileRef openInto(Slot& slot, const std::string& path, OpenMode mode);
   void touch(Slot& slot);
-  void link(Slot& slot);
-  void unlink(Slot& slot);
+  void attach(Slot& slot);
+  void detach(Slot& slot);
   void makePlace();
 
   FileSystem& system_;
   size_t openMax_;
-  size_t open_ = 0;
+  size_t openCount_ = 0;
   uint64_t opened_ = 0;
   Slot* oldest_ = nullptr;
   Slot* newest_ = nullptr;

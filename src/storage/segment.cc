@@ -319,8 +319,8 @@ void Segment::append(std::span<const Bytes> pieces, std::span<const BatchMark> b
   }
   for (const BatchMark& batch : batches) {
     if (indexesChecked_ && builder_.add(batch.last, batch.maxTimestamp, facts_.size, batch.size)) {
-      offsetIndex_.append(builder_.offset());
-      if (builder_.hasTime()) timeIndex_.append(builder_.time());
+      offsetIndex_.append(builder_.offsetEntry());
+      if (builder_.hasTime()) timeIndex_.append(builder_.timeEntry());
     }
     if (batch.maxTimestamp > facts_.maxTimestamp) {
       facts_.maxTimestamp = batch.maxTimestamp;
@@ -349,7 +349,7 @@ void Segment::flushIndexes() {
 void Segment::seal() {
   if (indexesChecked_) {
     resumeIndexes();
-    if (builder_.close()) timeIndex_.append(builder_.time());
+    if (builder_.close()) timeIndex_.append(builder_.timeEntry());
   }
   flushIndexes();
   FileRef file = logFile();
@@ -506,7 +506,7 @@ void Segment::close() {
 
 void Segment::markDeleted() {
   close();
-  markFilesDeleted(context_.files.system(), context_.directory, facts_.base);
+  markFilesDeleted(context_.files.fileSystem(), context_.directory, facts_.base);
 }
 
 }  // namespace mq::storage

@@ -126,8 +126,8 @@ IndexCounts complete(FileSystem& system, const std::string& directory, const Seg
       if (timesShort) break;
     } else if (builder.add(header->lastOffset(), header->maxTimestamp(), walk.position(),
                            static_cast<uint32_t>(header->sizeBytes()))) {
-      kept.offsets.push_back(builder.offset());
-      if (builder.hasTime()) kept.times.push_back(builder.time());
+      kept.offsets.push_back(builder.offsetEntry());
+      if (builder.hasTime()) kept.times.push_back(builder.timeEntry());
     }
     walk.next(*header);
   }
@@ -141,7 +141,7 @@ IndexCounts complete(FileSystem& system, const std::string& directory, const Seg
     if (closing.timestamp > builder.maxTimestamp())
       builder.resume(closing.timestamp, closing.offset, lastTime.timestamp, 0);
   }
-  if (builder.close()) kept.times.push_back(builder.time());
+  if (builder.close()) kept.times.push_back(builder.timeEntry());
 
   IndexCounts counts{kept.offsets.size(), kept.times.size(), builder.maxTimestamp(), builder.maxTimestampOffset(), {}};
   if (problem.empty() && kept.offsets != onDisk.offsets) problem = "the offset index is short";

@@ -77,14 +77,13 @@ class IndexBuilder {
   // bytesSinceEntry: appended since the last offset index entry; maxTimestamp: so far; lastIndexed: last time entry's.
   explicit IndexBuilder(uint32_t intervalBytes) : intervalBytes_(intervalBytes) {}
 
-  // The batch that is about to be appended at `position`. True: the entries in offset() and, if hasTime(), time() are
-  // new.
+  // The batch that is about to be appended at `position`. True: offsetEntry() and, if hasTime(), timeEntry() are new.
   bool add(Offset lastOffset, WallMs maxTimestamp, uint64_t position, uint32_t size);
-  const OffsetIndexEntry& offset() const { return offset_; }
+  const OffsetIndexEntry& offsetEntry() const { return offset_; }
   bool hasTime() const { return hasTime_; }
-  // The closing entry of the time index: true if time() is new.
+  // The closing entry of the time index: true if timeEntry() is new.
   bool close();
-  const TimeIndexEntry& time() const { return time_; }
+  const TimeIndexEntry& timeEntry() const { return time_; }
 
   WallMs maxTimestamp() const { return maxTimestamp_; }
   Offset maxTimestampOffset() const { return maxTimestampOffset_; }

@@ -26,7 +26,7 @@ TEST_CASE("the least recently used file is closed when others need its place") {
   CHECK(a.isOpen());
   CHECK(!b.isOpen());
   CHECK(c.isOpen());
-  CHECK(cache.open() == 2);
+  CHECK(cache.openCount() == 2);
   CHECK(cache.opened() == 3);
   use(b, "b");
   CHECK(!a.isOpen());
@@ -44,12 +44,12 @@ TEST_CASE("a pinned file is passed over, and outlives its slot") {
     pinned->write(0, asBytes("here"));
     cache.use(b, OpenMode::create, [&] { return directory / "b"; });
     CHECK(a.isOpen());
-    CHECK(cache.open() == 2);
+    CHECK(cache.openCount() == 2);
     a.close();
-    CHECK(cache.open() == 1);
+    CHECK(cache.openCount() == 1);
     system->remove(directory / "a");
   }
-  CHECK(cache.open() == 0);
+  CHECK(cache.openCount() == 0);
   uint8_t bytes[4];
   CHECK(pinned->read(0, bytes) == 4);
 }
@@ -61,5 +61,5 @@ TEST_CASE("a file that cannot be opened leaves its slot closed") {
   FileCache::Slot slot;
   CHECK_THROWS(cache.use(slot, OpenMode::read, [&] { return directory / "missing"; }));
   CHECK(!slot.isOpen());
-  CHECK(cache.open() == 0);
+  CHECK(cache.openCount() == 0);
 }

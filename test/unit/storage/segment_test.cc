@@ -311,7 +311,7 @@ TEST_CASE("an idle segment holds no file open, and a pinned slice outlives its r
   appendTo(*segment, {makeBatch(Offset(0))});
   segment->synced(segment->size());
   segment->seal();
-  CHECK(world.cache.open() == 0);
+  CHECK(world.cache.openCount() == 0);
   Slice slice = segment->read({.offset = Offset(0), .upper = Offset(1), .bytesMax = 1000}).value();
   segment->markDeleted();
   removeFiles(*world.system, world.path(), Offset(0), kDeletedSuffix);
