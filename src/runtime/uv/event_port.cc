@@ -69,12 +69,14 @@ void EventPort::endTurn() {
 void EventPort::beginTurn() {
   noteWork();
   timers_.advanceTo(timePoint(uv_hrtime()));
+  if (mail_ != nullptr) mail_->awake();
 }
 
 bool EventPort::wait() {
   endTurn();
   ++waits_;
-  uv_run(&loop_, armTimer() ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+  bool sleep = armTimer() && (mail_ == nullptr || mail_->maySleep());
+  uv_run(&loop_, sleep ? UV_RUN_ONCE : UV_RUN_NOWAIT);
   beginTurn();
   return false;  // wake() is not offered: other threads use the mailbox
 }

@@ -20,11 +20,22 @@ namespace mq {
 
 class EventPort final : public kj::EventPort {
  public:
+  // News that does not come through libuv. Asked with no lock held, on the loop's thread.
+  class Mail {
+   public:
+    virtual bool maySleep() = 0;  // true: from now on, who has news must interrupt the sleep
+    virtual void awake() = 0;     // news goes to KJ's queue; interrupting is no longer needed
+
+   protected:
+    ~Mail() = default;
+  };
+
   EventPort();
   ~EventPort() noexcept(false);
   EventPort(const EventPort&) = delete;
   EventPort& operator=(const EventPort&) = delete;
 
+  void setMail(Mail* mail) { mail_ = mail; }
   uv_loop_t* loop() { return &loop_; }
   kj::Timer& timer() { return timers_; }
   const TurnStats& turns() const { return turns_; }
@@ -47,6 +58,7 @@ class EventPort final : public kj::EventPort {
   uv_loop_t loop_;
   uv_timer_t timer_;
   kj::TimerImpl timers_;
+  Mail* mail_ = nullptr;
   kj::Maybe<kj::TimePoint> armedFor_;
   uint64_t turnBegan_ = 0;
   uint64_t waits_ = 0;

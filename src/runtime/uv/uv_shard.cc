@@ -1,6 +1,11 @@
 #include "runtime/uv/uv_shard.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
 
@@ -11,20 +16,28 @@ UvShard::UvShard(UvNode& node, uint32_t index, uint64_t seed)
       index_(index),
       loop_(port_),
       drain_(*this, loop_),
-      wakeUp_(new uv_async_t),
+      wakeUp_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      wakeUpPoll_(new uv_poll_t),
       random_(seed),
       network_(*this),
       spawned_(node.log_, "shard_task") {
-  int failed = uv_async_init(port_.loop(), wakeUp_, [](uv_async_t* handle) {
+  MQ_CHECK(wakeUp_ >= 0, errno);
+  int failed = uv_poll_init(port_.loop(), wakeUpPoll_, wakeUp_);
+  MQ_CHECK(failed == 0, failed);
+  wakeUpPoll_->data = this;
+  uv_poll_start(wakeUpPoll_, UV_READABLE, [](uv_poll_t* handle, int, int) {
     auto& self = *static_cast<UvShard*>(handle->data);
     self.port_.noteWork();
-    self.drain_.armBreadthFirst();
+    uint64_t count;
+    [[maybe_unused]] ssize_t got = ::read(self.wakeUp_, &count, sizeof count);  // only to clear it
   });
-  MQ_CHECK(failed == 0, failed);
-  wakeUp_->data = this;
+  port_.setMail(this);
 }
 
-UvShard::~UvShard() noexcept(false) { closeHandle(wakeUp_); }
+UvShard::~UvShard() noexcept(false) {
+  closeHandle(wakeUpPoll_);
+  ::close(wakeUp_);
+}
 
 WallMs UvShard::wallNow() const {
   auto since = std::chrono::system_clock::now().time_since_epoch();
@@ -42,13 +55,31 @@ void UvShard::post(uint32_t shard, Task task) {
 }
 
 void UvShard::deliver(Task task) {
-  bool first;
+  bool wake;
   {
     std::lock_guard lock(mutex_);
-    first = mailbox_.empty();
     mailbox_.push_back(std::move(task));
+    wake = std::exchange(asleep_, false);
   }
-  if (first) uv_async_send(wakeUp_);
+  if (!wake) return;
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t wrote = ::write(wakeUp_, &one, sizeof one);  // fails only when it is set already
+}
+
+bool UvShard::maySleep() {
+  std::lock_guard lock(mutex_);
+  asleep_ = mailbox_.empty();
+  return asleep_;
+}
+
+void UvShard::awake() {
+  bool news;
+  {
+    std::lock_guard lock(mutex_);
+    asleep_ = false;
+    news = !mailbox_.empty();
+  }
+  if (news) drain_.armBreadthFirst();
 }
 
 void UvShard::drain() {

@@ -1,9 +1,10 @@
 // UvShard: the parts of one shard, on one thread: the event loop, its mailbox, its network.
 //
-// Tasks from other threads come through the mailbox: pushed under a mutex, and only the push that finds it empty wakes
-// the loop. Its own posts take no lock. Both are drained, a batch at a time, by an event of the loop.
+// Tasks from other threads come through the mailbox, a vector under a mutex. A loop that is at work looks there
+// whenever it looks for I/O; only one that sleeps is woken, through an eventfd. (Not uv_async_t: its receiver spins
+// until the sender has come back from its write, and on a busy machine the sender has just been descheduled.) A shard's
+// posts to itself take no lock. All are drained, a batch at a time, by an event of the loop.
 #pragma once
-#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -16,7 +17,7 @@
 
 namespace mq {
 
-class UvShard final : public Shard, private WorkerPool::Home {
+class UvShard final : public Shard, private WorkerPool::Home, private EventPort::Mail {
  public:
   UvShard(UvNode& node, uint32_t index, uint64_t seed);
   ~UvShard() noexcept(false);
@@ -66,6 +67,8 @@ class UvShard final : public Shard, private WorkerPool::Home {
   };
 
   void deliver(Task task) override;  // from other threads
+  bool maySleep() override;
+  void awake() override;
   void drain();
 
   UvNode& node_;
@@ -73,12 +76,14 @@ class UvShard final : public Shard, private WorkerPool::Home {
   EventPort port_;
   kj::EventLoop loop_;
   Drain drain_;
-  uv_async_t* wakeUp_;
+  const int wakeUp_;  // eventfd
+  uv_poll_t* const wakeUpPoll_;
   Prng random_;
   UvNetwork network_;
 
   std::mutex mutex_;
   std::vector<Task> mailbox_;  // under mutex_
+  bool asleep_ = false;        // under mutex_: the next to deliver must wake the loop
   std::vector<Task> own_;      // posted by this shard
   std::vector<Task> batch_;    // being run; kept for its memory
   bool ended_ = false;
