@@ -1,5 +1,7 @@
 #include "broker/node.h"
 
+#include <kj/debug.h>
+
 #include <algorithm>
 
 #include "broker/options.h"

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kafka/handlers/handlers.h"
+#include "kafka/server.h"
 #include "wire/alter_configs_request.h"
 #include "wire/alter_configs_response.h"
 #include "wire/api.h"
@@ -57,6 +58,30 @@ Response malformed(const Request& request, const Failure& why) {
       fmt::format("sent a malformed {} version {}: {}", request.api.name, request.version, why.message));
 }
 
+// Whether any field of that name in the answer says that something went wrong.
+bool carriesError(const wire::Structure& structure, const void* object) {
+  for (const wire::Field& field : structure.fields) {
+    const void* at = static_cast<const uint8_t*>(object) + field.offset;
+    if (field.type == wire::Type::int16 && std::string_view(field.name) == "errorCode") {
+      if (*static_cast<const int16_t*>(at) != 0) return true;
+    } else if (field.type == wire::Type::structure && field.array != nullptr) {
+      if (field.optional != nullptr) at = field.optional->get(at);
+      if (at == nullptr) continue;
+      const auto* element = static_cast<const uint8_t*>(field.array->data(at));
+      for (size_t i = field.array->size(at); i > 0; --i, element += field.array->stride) {
+        if (carriesError(*field.structure, element)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+template <class M>
+Response finish(Request& request, const M& answer) {
+  if (carriesError(M::kDescriptor.body, &answer)) request.server.metrics(request.api).errors.add();
+  return respond(request, answer);
+}
+
 // Of a handler that takes a decoded message and answers another, at once or later.
 template <class M, auto handler>
 kj::Promise<Response> serve(Request& request) {
@@ -64,9 +89,9 @@ kj::Promise<Response> serve(Request& request) {
   if (!message) return malformed(request, message.failure());
   using Answer = decltype(handler(request, std::move(*message)));
   if constexpr (requires(Answer answer) { Answer::kDescriptor; }) {
-    return respond(request, handler(request, std::move(*message)));
+    return finish(request, handler(request, std::move(*message)));
   } else {
-    return handler(request, std::move(*message)).then([&request](auto&& answer) { return respond(request, answer); });
+    return handler(request, std::move(*message)).then([&request](auto&& answer) { return finish(request, answer); });
   }
 }
 

@@ -68,6 +68,8 @@ class BufferPool {
     size_t reserveBytes = 4 << 20;  // of bytesMax, for small requests
     size_t idleBytesMax = 8 << 20;  // kept for reuse while nobody uses them
   };
+  static constexpr size_t kSlack = 4096;  // a buffer holds a power of two of records, and the request around them
+
   explicit BufferPool(const Options& options) : options_(options) {}
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
@@ -93,8 +95,7 @@ class BufferPool {
  private:
   friend class BufferRef;
   static constexpr size_t kPooledFrom = 4096 + 1;
-  static constexpr size_t kSlack = 4096;  // a class holds a power of two of records and the request around it
-  static constexpr int kClasses = 12;     // 16 KiB .. 32 MiB; larger ones are not kept
+  static constexpr int kClasses = 12;  // 16 KiB .. 32 MiB; larger ones are not kept
 
   struct Waiter {
     size_t bytes;

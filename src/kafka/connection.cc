@@ -91,7 +91,7 @@ kj::Promise<void> Connection::run() {
 void Connection::leave() {
   session_.isLeaving = true;
   leave_->fulfill();
-  if (pending_.empty()) abort_->fulfill();
+  if (pending_.empty() && !writingSince_) abort_->fulfill();
 }
 
 void Connection::abort(std::string reason) {
@@ -134,6 +134,7 @@ Co<void> Connection::receive() {
       continue;
     }
     if (next == FrameReader::Next::mistake) {
+      server_.metrics().connectionsGarbage.add();
       reject(reader_.mistake());
       co_return;
     }
@@ -141,6 +142,7 @@ Co<void> Connection::receive() {
     if (next == FrameReader::Next::more) space = reader_.space();
     if (space.empty()) {
       frameSince_.reset();
+      server_.metrics().requestMemoryPauses.add();
       co_await reader_.room();
       continue;
     }
@@ -162,12 +164,13 @@ Co<void> Connection::receive() {
       lastActive_ = server_.shard().now();
     }
     readThisTurn += count;
+    server_.metrics().receivedBytes.add(count);
     reader_.received(count);
   }
   // The peer sends no more. What it asked before is answered.
   session_.isLeaving = true;
   leave_->fulfill();
-  if (!pending_.empty()) {
+  if (!pending_.empty() || writingSince_) {
     auto paf = kj::newPromiseAndFulfiller<void>();
     wakeEmpty_ = kj::mv(paf.fulfiller);
     co_await kj::mv(paf.promise);
@@ -251,6 +254,14 @@ Co<void> Connection::transmit() {
       co_return;
     }
     lastActive_ = server_.shard().now();
+    for (const auto& answer : answers) {
+      metrics::ApiMetrics& metrics = server_.metrics(answer->request.api);
+      metrics.requests.add();
+      metrics.latency.observe(lastActive_ - answer->request.received);
+      uint64_t sent = answer->response.bytes.size();
+      for (const FileSlice& slice : answer->response.slices) sent += slice.length;
+      server_.metrics().sentBytes.add(sent);
+    }
     answers.clear();
     if (wakeReceive_ && pending_.size() < kInFlightMax) {
       wakeReceive_->fulfill();

@@ -32,8 +32,8 @@ std::string_view foreignProtocol(const uint8_t* bytes) {
 size_t FrameReader::wanted() const {
   size_t have = end_ - begin_;
   if (total_ <= kOwnBufferFrom) return kSharedBytes;
-  size_t backed =
-      std::max({kSharedBytes, std::min(provenBytes_, kProvenBytesMax), have >= kSharedBytes ? 2 * have : 0});
+  size_t backed = std::max({kSharedBytes, std::min(provenBytes_, kProvenBytesMax),
+                            have >= kSharedBytes ? 2 * have - BufferPool::kSlack : 0});
   return std::min(total_, backed);
 }
 

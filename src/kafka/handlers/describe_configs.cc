@@ -1,10 +1,10 @@
 // DescribeConfigs: effective values with where they come from, out of the tables of config/.
 #include <algorithm>
 
+#include "controller/planner.h"
 #include "kafka/handlers/config_resource.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/handlers/lookup.h"
-#include "kafka/topic_name.h"
 #include "wire/describe_configs_request.h"
 #include "wire/describe_configs_response.h"
 
@@ -29,9 +29,7 @@ std::vector<config::Entry> clusterDefaults(Server& server) {
 Result<std::vector<config::Entry>> entriesOf(Server& server, const Asked& asked) {
   auto type = resourceType(asked.resourceType);
   if (type == metadata::ResourceType::topic) {
-    if (!checkTopicName(asked.resourceName)) {
-      return failure(Error::invalidTopicException, "\"{}\" is not a legal topic name", asked.resourceName);
-    }
+    if (auto legal = controller::checkTopicName(asked.resourceName); !legal) return legal.failure();
     if (server.image().topic(asked.resourceName) == nullptr) {
       return failure(Error::unknownTopicOrPartition, "topic \"{}\" does not exist", asked.resourceName);
     }

@@ -2,9 +2,9 @@
 // next page.
 #include <algorithm>
 
+#include "controller/planner.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/handlers/lookup.h"
-#include "kafka/topic_name.h"
 #include "wire/describe_topic_partitions_request.h"
 #include "wire/describe_topic_partitions_response.h"
 
@@ -64,7 +64,8 @@ wire::DescribeTopicPartitionsResponse describeTopicPartitions(Request& request,
     Topic topic;
     topic.name = *name;
     if (known == nullptr) {
-      topic.errorCode = checkTopicName(*name) ? Error::unknownTopicOrPartition : Error::invalidTopicException;
+      topic.errorCode =
+          controller::checkTopicName(*name) ? Error::unknownTopicOrPartition : Error::invalidTopicException;
       response.topics.push_back(std::move(topic));
       continue;
     }

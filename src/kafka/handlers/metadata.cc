@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <set>
 
+#include "controller/planner.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/handlers/lookup.h"
-#include "kafka/topic_name.h"
 #include "wire/metadata_request.h"
 #include "wire/metadata_response.h"
 
@@ -68,7 +68,8 @@ Topic describe(const metadata::Image& image, const Asked& asked, bool operations
   if (auto known = image.topic(*asked.name)) {
     describe(image, *known, operations, topic);
   } else {
-    topic.errorCode = checkTopicName(*asked.name) ? Error::unknownTopicOrPartition : Error::invalidTopicException;
+    topic.errorCode =
+        controller::checkTopicName(*asked.name) ? Error::unknownTopicOrPartition : Error::invalidTopicException;
   }
   return topic;
 }
@@ -78,7 +79,7 @@ std::vector<std::string> missing(const metadata::Image& image, const std::vector
   std::set<std::string> names;
   for (const Asked& asked : topics) {
     if (asked.topicId.isZero() && asked.name && image.topic(*asked.name) == nullptr && !isInternal(*asked.name) &&
-        checkTopicName(*asked.name)) {
+        controller::checkTopicName(*asked.name)) {
       names.insert(*asked.name);
     }
   }
