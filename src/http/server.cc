@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <kj/compat/http.h>
@@ -57,6 +58,8 @@ struct Target {
 
 constexpr std::string_view kPlain = "text/plain; charset=utf-8";
 constexpr std::string_view kJson = "application/json";
+
+constexpr size_t kPartitionsPerTurn = 500;
 
 struct Answer {
   unsigned status = 200;
@@ -206,7 +209,15 @@ class Server::Impl {
     metrics::Snapshot all;
     for (uint32_t shard = 0; shard < providers_.registries.size(); ++shard) {
       metrics::Registry* registry = providers_.registries[shard];
-      all.merge(co_await shard_.call(shard, [registry, detail] { return registry->snapshot(detail); }));
+      metrics::Cursor cursor;
+      while (!cursor.done) {
+        auto [part, reached] = co_await shard_.call(shard, [registry, detail, cursor]() mutable {
+          metrics::Snapshot snapshot = registry->snapshot(detail, cursor, kPartitionsPerTurn);
+          return std::make_pair(std::move(snapshot), cursor);
+        });
+        all.merge(part);
+        cursor = reached;
+      }
     }
     metrics::TextOptions options{.seriesMax = options_.seriesMax, .version = options_.version};
     Answer answer;

@@ -1,7 +1,5 @@
 #include "metrics/registry.h"
 
-#include <type_traits>
-
 namespace mq::metrics {
 namespace {
 
@@ -21,27 +19,39 @@ void Snapshot::merge(const Snapshot& other) {
 }
 
 template <class Set>
-void Registry::collect(Snapshot& into, Detail detail) const {
+void Registry::collect(Snapshot& into) const {
   auto& values = std::get<Values<Set>>(into.values);
   for (const auto& [key, slot] : std::get<Slots<Set>>(slots_)) {
     if (slot.refresh) slot.refresh();
-    if (std::is_same_v<Set, PartitionMetrics> && detail == Detail::topic) {
-      metrics::merge(values[Labels{slot.labels.value}], *slot.set);
-    } else {
-      metrics::merge(values[slot.labels], *slot.set);
-    }
+    metrics::merge(values[slot.labels], *slot.set);
   }
 }
 
-Snapshot Registry::snapshot(Detail detail) const {
-  Snapshot snapshot;
+Snapshot Registry::snapshot(Detail detail, Cursor& cursor, size_t partitionsMax) const {
+  Snapshot part;
+  if (cursor.next == 0) {
+    collect<ApiMetrics>(part);
+    collect<DirectoryMetrics>(part);
+    collect<ProcessMetrics>(part);
+  }
+  const auto& partitions = std::get<Slots<PartitionMetrics>>(slots_);
+  auto& values = std::get<Values<PartitionMetrics>>(part.values);
+  auto slot = partitions.lower_bound(cursor.next);
+  for (size_t count = 0; slot != partitions.end() && count < partitionsMax; ++slot, ++count) {
+    const auto& [set, labels, refresh] = slot->second;
+    if (refresh) refresh();
+    metrics::merge(values[{labels.value, detail == Detail::partition ? labels.partition : -1}], *set);
+  }
   // Refreshing may set gauges of the shard, so it is copied last.
-  collect<ApiMetrics>(snapshot, detail);
-  collect<PartitionMetrics>(snapshot, detail);
-  collect<DirectoryMetrics>(snapshot, detail);
-  collect<ProcessMetrics>(snapshot, detail);
-  std::get<Values<ShardMetrics>>(snapshot.values)[Labels{}] = shard;
-  return snapshot;
+  cursor.done = slot == partitions.end();
+  if (cursor.done) std::get<Values<ShardMetrics>>(part.values)[Labels{}] = shard;
+  cursor.next = cursor.done ? next_ : slot->first;
+  return part;
+}
+
+Snapshot Registry::snapshot(Detail detail) const {
+  Cursor cursor;
+  return snapshot(detail, cursor, std::get<Slots<PartitionMetrics>>(slots_).size());
 }
 
 }  // namespace mq::metrics

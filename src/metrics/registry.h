@@ -1,9 +1,10 @@
-// Registry: the sets of metrics of one shard. A scrape asks each shard, in a turn of its own, for a Snapshot (copies,
+// Registry: the sets of metrics of one shard. A scrape asks each shard, in turns of its own, for a Snapshot (copies,
 // summed per label), and one shard merges and prints them (openmetrics.h): nobody reads a counter of another shard, and
 // the data path waits for nothing.
 //
 // A set is registered while its Registration lives; then its series are gone.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,6 +36,12 @@ struct Snapshot {
 enum class Detail {
   topic,      // partitions summed per topic
   partition,  // one series per partition
+};
+
+// How far a scrape has come in one registry.
+struct Cursor {
+  uint64_t next = 0;  // registrations below are done
+  bool done = false;
 };
 
 class Registry;
@@ -78,7 +85,10 @@ class Registry {
     return Registration([&slots, key] { slots.erase(key); });
   }
 
-  Snapshot snapshot(Detail detail) const;
+  // The next part of a scrape: at most `partitionsMax` partitions, so that a turn stays short with many thousands; all
+  // else comes with the first part.
+  Snapshot snapshot(Detail detail, Cursor& cursor, size_t partitionsMax) const;
+  Snapshot snapshot(Detail detail) const;  // all at once
 
  private:
   template <class Set>
@@ -90,7 +100,7 @@ class Registry {
   template <class Set>
   using Slots = std::map<uint64_t, Slot<Set>>;
   template <class Set>
-  void collect(Snapshot& into, Detail detail) const;
+  void collect(Snapshot& into) const;
 
   std::tuple<Slots<ApiMetrics>, Slots<PartitionMetrics>, Slots<DirectoryMetrics>, Slots<ProcessMetrics>> slots_;
   uint64_t next_ = 0;

@@ -56,6 +56,35 @@ TEST_CASE("metrics: partitions are one series per topic, and one each on demand"
   CHECK(has(perPartition, "mq_log_append_records_total{topic=\"a_b\",partition=\"0\"} 100"));
 }
 
+TEST_CASE("metrics: a scrape in parts is the scrape at once, also when registrations come and go meanwhile") {
+  Registry registry;
+  std::vector<PartitionMetrics> sets(10);
+  std::vector<Registration> keep;
+  ApiMetrics api;
+  api.requests.add(3);
+  auto keepApi = registry.add(api, {"Fetch"});
+  for (int i = 0; i < 10; ++i) {
+    sets[i].appendedRecords.add(1);
+    keep.push_back(registry.add(sets[i], {"t", i}));
+  }
+  registry.shard.connectionsAccepted.add(7);
+  for (size_t step : {size_t{1}, size_t{3}, size_t{10}, size_t{100}}) {
+    Snapshot all;
+    Cursor cursor;
+    while (!cursor.done) all.merge(registry.snapshot(Detail::partition, cursor, step));
+    CHECK(openMetricsText(all, {}) == page(registry, Detail::partition));
+  }
+  Snapshot all;
+  Cursor cursor;
+  all.merge(registry.snapshot(Detail::topic, cursor, 4));
+  keep.erase(keep.begin() + 4);  // the next one due
+  keep.erase(keep.begin());      // one that was counted
+  while (!cursor.done) all.merge(registry.snapshot(Detail::topic, cursor, 4));
+  CHECK(has(openMetricsText(all, {}), "mq_log_append_records_total{topic=\"t\"} 9"));
+  CHECK(has(openMetricsText(all, {}), "mq_connections_accepted_total 7"));
+  CHECK(has(openMetricsText(all, {}), "mq_requests_total{api=\"Fetch\"} 3"));
+}
+
 TEST_CASE("metrics: a set's series end with its registration") {
   Registry registry;
   PartitionMetrics kept, gone;
