@@ -59,8 +59,11 @@ class Node::Impl {
     }
     std::vector<controller::MetadataFeed*> feeds;
     for (ShardParts* parts : parts_) feeds.push_back(&parts->feed);
+    // Partitions without the metadata that names them: restored halfway. Not decided by the directory's age, since the
+    // first start of all may have been killed before it came to the metadata log.
+    bool hasPartitions = !directory_.partitions().empty();
     controller_ = kj::heap<controller::Controller>(
-        first_, controllerOptions(options_.config, options_.dataDirectory, directory_.clusterId(), !directory_.isNew()),
+        first_, controllerOptions(options_.config, options_.dataDirectory, directory_.clusterId(), hasPartitions),
         std::move(feeds));
     co_await controller_->start();
     co_await recover(progress);

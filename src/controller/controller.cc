@@ -44,7 +44,7 @@ class Controller::Impl {
         failed_(kj::newPromiseAndFulfiller<kj::Exception>()),
         tasks_(shard.log(), "controller") {
     MQ_CHECK(feeds_.size() == shard.count(), feeds_.size(), shard.count());
-    log_ = RaftLog::open(shard.files(), shard.log(),
+    log_ = RaftLog::load(shard.files(), shard.log(),
                          {.directory = options_.directory,
                           .node = options_.node,
                           .newDirectoryId = newId(shard.random()),
@@ -77,7 +77,7 @@ class Controller::Impl {
     for (;;) {
       auto plan = decide(Now{*decided_, shard_.random(), space});
       if (plan.records.empty()) {
-        if (!queue_.empty() || publishing_ > 0) co_await enqueue({}, false);
+        if (writing_ || publishing_ > 0) co_await enqueue({}, false);
         co_return std::move(plan.response);
       }
       if (co_await enqueue(std::move(plan.records), false)) co_return std::move(plan.response);

@@ -33,7 +33,7 @@ struct ControllerOptions {
   NodeId node{0};
   std::string directory;   // of the metadata log: <data>/metadata
   Uuid clusterId;          // zero: the existing one, or a random one at the first start
-  bool mustExist = false;  // the data directory was in use before: a missing log is refused, not made anew
+  bool mustExist = false;  // the data directory holds partitions: a missing log is refused, not made anew
   // What a new topic gets where a request leaves it open, and what configs are checked against: the settings this node
   // was started with. The committed dynamic ones are put on top of them here.
   config::BrokerConfig config;
@@ -43,7 +43,7 @@ struct ControllerOptions {
 class Controller {
  public:
   // Opens, recovers or bootstraps the log: blocks, so construct it before the loops serve anybody. Throws kj::Exception
-  // with one line that names file, position and remedy when the log is damaged, locked away or another node's. `feeds`:
+  // with one line that names file, position and remedy when the log is damaged or another node's. `feeds`:
   // one per shard, by index; they get the recovered image from start().
   Controller(Shard& shard, ControllerOptions options, std::vector<MetadataFeed*> feeds);
   ~Controller() noexcept(false);  // writes nothing

@@ -63,7 +63,7 @@ bool hasSpaceFor(Body body) {
 RaftLog::RaftLog(FileSystem& files, Logger& log, RaftLogOptions options)
     : files_(files), log_(log), options_(std::move(options)) {}
 
-std::unique_ptr<RaftLog> RaftLog::open(FileSystem& files, Logger& logger, RaftLogOptions options) {
+std::unique_ptr<RaftLog> RaftLog::load(FileSystem& files, Logger& logger, RaftLogOptions options) {
   std::unique_ptr<RaftLog> log(new RaftLog(files, logger, std::move(options)));
   const std::string& directory = log->options_.directory;
   std::vector<DirectoryEntry> entries;
@@ -88,7 +88,7 @@ std::unique_ptr<RaftLog> RaftLog::open(FileSystem& files, Logger& logger, RaftLo
     refuse("{} is missing, but its metadata log is there: {}", log->pathOf("state"), kRestore);
   }
   if (!hasState && log->options_.mustExist)
-    refuse("the metadata log {} is missing or empty, but this data directory has been in use: {}", directory, kRestore);
+    refuse("the metadata log {} is missing or empty, but this data directory holds partitions: {}", directory, kRestore);
   if (hasState)
     log->recover(entries);
   else

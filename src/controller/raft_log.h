@@ -9,13 +9,13 @@
 // another process) tells. So an (index, term) is never written twice. Not an error is a lack of space: room for the
 // next frames is set aside as zeros before it is needed, so append() finds out before it has written anything.
 //
-// open() takes what a crash may leave behind, and nothing else:
+// load() takes what a crash may leave behind, and nothing else:
 //   - a torn last frame of the active segment is cut: its sync had not returned. (A damaged last frame looks the same,
 //     unless the log was closed cleanly: then an empty frame stands behind it.)
 //   - a bad frame with a whole one behind it, or in a sealed segment, is corruption; so is a missing segment, and a
-//     missing state beside segments. open() throws a line with file, position and remedy, and changes nothing.
+//     missing state beside segments. load() throws a line with file, position and remedy, and changes nothing.
 //   - a bad state copy beside a good one, a bad newest snapshot before which the log still reaches back: repaired.
-// What was scanned may be only in the page cache, so open() writes the last frame again and syncs before it counts.
+// What was scanned may be only in the page cache, so load() writes the last frame again and syncs before it counts.
 //
 // The last two snapshots and the log behind the older one are kept. Blocking, one call at a time, any thread: its owner
 // runs it in Pool::sync. Never destroyed with a call under way; the destructor writes nothing.
@@ -57,9 +57,9 @@ struct Snapshot {
 class RaftLog {
  public:
   // Throws kj::Exception for what it cannot open; its description is one line for the operator.
-  static std::unique_ptr<RaftLog> open(FileSystem& files, Logger& log, RaftLogOptions options);
+  static std::unique_ptr<RaftLog> load(FileSystem& files, Logger& log, RaftLogOptions options);
 
-  bool isNew() const { return isNew_; }  // made by this open()
+  bool isNew() const { return isNew_; }  // made by this load()
   const Uuid& directoryId() const { return state_.directory; }
   const HardState& hardState() const { return state_.hard; }
   int64_t firstIndex() const;  // of the entries that can be read; lastIndex() + 1 when there are none

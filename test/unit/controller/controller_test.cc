@@ -169,7 +169,13 @@ TEST_CASE("Many clients that use a topic first at once make exactly one") {
 
 TEST_CASE("A decision sees those before it although they are not durable yet; a refusal waits for its reason") {
   Machine machine;
-  auto body = [&](Shard&, Parts& parts) -> Co<void> {
+  auto body = [&](Shard& shard, Parts& parts) -> Co<void> {
+    auto early = parts.controller->createTopics(topic("early"));
+    co_await shard.after(50us);  // it is being written
+    CHECK(outcome(co_await parts.controller->createTopics(topic("early"))) == "early TOPIC_ALREADY_EXISTS\n");
+    CHECK(parts.controller->image()->topic("early") != nullptr);
+    co_await early;
+
     auto first = parts.controller->createTopics(topic("a"));
     auto second = parts.controller->createTopics(topic("a"));
     auto third = parts.controller->deleteTopics({{{"a", {}}}});

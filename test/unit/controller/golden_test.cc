@@ -86,7 +86,7 @@ class Silent : public Logger {
 // What the records can say and the controller of a cluster of one does not.
 void addTheRest(FileSystem& files, const TopicId& topic) {
   Silent silent;
-  auto log = RaftLog::open(files, silent, {.directory = kDirectory, .node = NodeId(1), .segmentBytes = 1000});
+  auto log = RaftLog::load(files, silent, {.directory = kDirectory, .node = NodeId(1), .segmentBytes = 1000});
   metadata::PartitionsRecord::Partition partition;
   partition.replicas = {1, 2, 3};
   partition.isr = {2};

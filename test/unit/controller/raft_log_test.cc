@@ -70,7 +70,7 @@ struct Rig {
   }
   RaftLog& open(bool mustExist = false, int32_t node = 1) {
     log = nullptr;
-    log = RaftLog::open(*files, lines,
+    log = RaftLog::load(*files, lines,
                         {.directory = kDirectory,
                          .node = NodeId(node),
                          .newDirectoryId = Uuid::fromHalves(7, process),
@@ -331,7 +331,7 @@ TEST_CASE("A missing last segment or state refuses to start, and so does another
   }
   SUBCASE("everything, where a log must be") {
     for (auto& name : rig.names()) rig.files->remove(rig.path(name));
-    CHECK(whyNot([&] { rig.open(true); }).find("has been in use") != std::string::npos);
+    CHECK(whyNot([&] { rig.open(true); }).find("holds partitions") != std::string::npos);
   }
   SUBCASE("node") {
     CHECK(whyNot([&] { rig.open(false, 2); }) ==
