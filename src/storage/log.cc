@@ -267,7 +267,8 @@ void Log::advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>
   }
   ++jobs_;
   auto stored = [this, start] { return home_.storeStart(name_, start); };
-  auto ready = listed_ ? stored() : whenDurable(end_).then(stored);
+  // A copy for then(): of a variable it would keep a reference.
+  auto ready = listed_ ? stored() : whenDurable(end_).then(auto(stored));
   tasks_.add(ready.then(
       [this, start, answer = kj::mv(answer)]() mutable {
         --jobs_;
