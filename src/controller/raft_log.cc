@@ -88,7 +88,8 @@ std::unique_ptr<RaftLog> RaftLog::load(FileSystem& files, Logger& logger, RaftLo
     refuse("{} is missing, but its metadata log is there: {}", log->pathOf("state"), kRestore);
   }
   if (!hasState && log->options_.mustExist)
-    refuse("the metadata log {} is missing or empty, but this data directory holds partitions: {}", directory, kRestore);
+    refuse("the metadata log {} is missing or empty, but this data directory holds partitions: {}", directory,
+           kRestore);
   if (hasState)
     log->recover(entries);
   else
