@@ -103,15 +103,13 @@ Body lasting(Fn& fn) {
 TEST_CASE("An answer leaves when every shard has the image, and the next process has it too") {
   Machine machine;
   std::string before;
-  auto body = [&](Shard& first, Parts& parts) -> Co<void> {
+  auto body = [&](Shard&, Parts& parts) -> Co<void> {
     auto response = co_await parts.controller->createTopics(topic("words", 3));
     CHECK(outcome(response) == "words NONE\n");
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      auto partitions = co_await first.call(shard, [feed = parts.feeds[shard].get()] {
-        auto found = feed->image()->topic("words");
-        return found ? found->partitionCount() : 0;
-      });
-      CHECK(partitions == 3);
+    // All shards are one thread here, so each can be looked at in the very turn of the answer.
+    for (auto& feed : parts.feeds) {
+      REQUIRE(feed->image()->topic("words"));
+      CHECK(feed->image()->topic("words")->partitionCount() == 3);
     }
     before = metadata::print(*parts.controller->image());
   };
@@ -231,7 +229,7 @@ TEST_CASE("Producer ids are never handed out twice, whatever happens in between"
 }
 
 TEST_CASE("Crashes at random moments: what was answered is there, names are unique, counts add up") {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
     CAPTURE(seed);
     Machine machine(seed);
     Prng random(seed);
