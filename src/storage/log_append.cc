@@ -205,7 +205,10 @@ void Log::refuse(std::unique_ptr<Pending> pending, Failure failure) {
 }
 
 void Log::sequence(std::unique_ptr<Pending> pending) {
-  if (pending->refused) return refuse(std::move(pending), std::move(*pending->refused));
+  if (pending->refused) {
+    Failure why = std::move(*pending->refused);
+    return refuse(std::move(pending), std::move(why));
+  }
   if (auto failure = unusable()) return refuse(std::move(pending), std::move(*failure));
   if (!home_.writable) {
     ++home_.figures.refusedForSpace;
