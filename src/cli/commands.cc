@@ -11,6 +11,7 @@ const std::vector<Command>& allCommands() {
         consumeCommand(),
         helpCommand(),
         produceCommand(),
+        serveCommand(),
         versionCommand(),
     };
     for (auto group : {benchCommands(), configCommands(), topicCommands()}) all.insert(all.end(), group.begin(), group.end());

@@ -7,6 +7,7 @@ namespace mq::cli {
 Command consumeCommand();
 Command helpCommand();
 Command produceCommand();
+Command serveCommand();
 Command versionCommand();
 std::vector<Command> benchCommands();
 std::vector<Command> configCommands();

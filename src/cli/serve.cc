@@ -19,7 +19,7 @@
 #include "cli/output.h"
 #include "config/broker_settings.h"
 #include "runtime/tasks.h"
-#include "runtime/uv/logger.h"
+#include "runtime/uv/log.h"
 #include "runtime/uv/node.h"
 #include "version.h"
 
