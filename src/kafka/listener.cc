@@ -4,16 +4,17 @@ namespace mq::kafka {
 
 class Acceptor::Ticket {
  public:
-  Ticket(Shard& here, Acceptor& acceptor, std::string host)
-      : here_(here), acceptor_(acceptor), host_(std::move(host)) {}
+  Ticket(Shard& here, Acceptor& acceptor) : here_(here), acceptor_(acceptor) {}
   ~Ticket() {
-    here_.post(acceptor_.shard_.index(), [&acceptor = acceptor_, host = std::move(host_)] { acceptor.release(host); });
+    here_.post(acceptor_.shard_.index(), [&acceptor = acceptor_, host = std::move(host)] { acceptor.release(host); });
   }
+  KJ_DISALLOW_COPY(Ticket);
+
+  std::string host;  // set: counted for this address too
 
  private:
   Shard& here_;
   Acceptor& acceptor_;
-  std::string host_;
 };
 
 Acceptor::Acceptor(Shard& shard, Options options, std::vector<ListenerOptions>& listeners, std::vector<Server*> servers)
@@ -42,42 +43,51 @@ void Acceptor::handOver(int descriptor, const ListenerOptions& options) {
   uint32_t target = nextShard_;
   nextShard_ = (nextShard_ + 1) % static_cast<uint32_t>(servers_.size());
   if (count_ >= options_.connectionsMax) {
-    auto refused = shard_.network().adopt(descriptor);
     servers_[shard_.index()]->metrics().connectionsRefused.add();
-    shard_.log().warning("connection-refused", "{}: {} connections are open, as many as max.connections allows",
-                         refused->peer().toString(), count_);
+    kj::runCatchingExceptions([&] {
+      auto refused = shard_.network().adopt(descriptor);
+      shard_.log().warning("connection-refused", "{}: {} connections are open, as many as max.connections allows",
+                           refused->peer().toString(), count_);
+    });
     return;
   }
   ++count_;
   Server& server = *servers_[target];
   auto adopt = [this, &server, &options, descriptor] {
-    Shard& here = server.shard();
-    auto stream = here.network().adopt(descriptor);
-    std::string host = plainHost(stream->peer().host);
-    if (options_.connectionsPerAddressMax == SIZE_MAX) {
-      server.serve(kj::mv(stream), options, kj::heap<Ticket>(here, *this, ""));
-      return;
-    }
-    server.tasks().add(here.call(shard_.index(), [this, host] { return admit(host); })
-                           .then([this, &server, &options, host, stream = kj::mv(stream)](bool admitted) mutable {
-                             Shard& here = server.shard();
-                             auto ticket = kj::heap<Ticket>(here, *this, admitted ? host : "");
-                             if (admitted) {
-                               server.serve(kj::mv(stream), options, kj::mv(ticket));
-                               return;
-                             }
-                             server.metrics().connectionsRefused.add();
-                             here.log().warning(
-                                 "connection-refused",
-                                 "{}: {} connections from there are open, as many as max.connections.per.ip allows",
-                                 stream->peer().toString(), options_.connectionsPerAddressMax);
-                           }));
+    // A client that is gone already has no address any more. The ticket counts it down all the same.
+    auto failed = kj::runCatchingExceptions([&] { greet(server, descriptor, options); });
+    KJ_IF_MAYBE (e, failed) server.shard().log().debug("connection-failed", "on accept: {}", describe(*e));
   };
   if (target == shard_.index()) {
     adopt();
   } else {
     shard_.post(target, std::move(adopt));
   }
+}
+
+void Acceptor::greet(Server& server, int descriptor, const ListenerOptions& options) {
+  Shard& here = server.shard();
+  auto ticket = kj::heap<Ticket>(here, *this);
+  auto stream = here.network().adopt(descriptor);
+  if (options_.connectionsPerAddressMax == SIZE_MAX) {
+    server.serve(kj::mv(stream), options, kj::mv(ticket));
+    return;
+  }
+  std::string host = plainHost(stream->peer().host);
+  server.tasks().add(here.call(shard_.index(), [this, host] { return admit(host); })
+                         .then([this, &server, &options, host, ticket = kj::mv(ticket),
+                                stream = kj::mv(stream)](bool admitted) mutable {
+                           if (admitted) {
+                             ticket->host = host;
+                             server.serve(kj::mv(stream), options, kj::mv(ticket));
+                             return;
+                           }
+                           server.metrics().connectionsRefused.add();
+                           server.shard().log().warning(
+                               "connection-refused",
+                               "{}: {} connections from there are open, as many as max.connections.per.ip allows",
+                               stream->peer().toString(), options_.connectionsPerAddressMax);
+                         }));
 }
 
 bool Acceptor::admit(const std::string& host) {

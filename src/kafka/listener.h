@@ -37,6 +37,7 @@ class Acceptor {
   class Ticket;
   Co<void> accept(Listener& listener, const ListenerOptions& options);
   void handOver(int descriptor, const ListenerOptions& options);
+  void greet(Server& server, int descriptor, const ListenerOptions& options);  // on the server's shard
   bool admit(const std::string& host);
   void release(const std::string& host);
 

@@ -9,6 +9,7 @@ namespace mq::kafka {
 namespace {
 
 constexpr Duration kSweepEvery = 1s;
+constexpr Duration kOpenedWithin = 1s;
 constexpr size_t kReserveShare = 8;  // of the request memory, for small requests
 
 BufferPool::Options poolOptions(const config::BrokerSettings& settings, uint32_t shards) {
@@ -128,6 +129,16 @@ Co<Result<ProducerId>> Server::nextProducerId() {
     producerIdEnd_ = block->first + block->count;
   }
   co_return ProducerId(nextProducerId_++);
+}
+
+Co<void> Server::whenOpened() {
+  std::vector<kj::Promise<void>> shards;
+  for (uint32_t shard = 0; shard < shard_.count(); ++shard) {
+    shards.push_back(shard_.call(shard, [&partitions = partitionsOf(shard)] { return partitions.whenOpened(); }));
+  }
+  kj::Promise<void> late = shard_.after(kOpenedWithin);
+  auto deadline = late.fork();
+  for (auto& opened : shards) co_await opened.exclusiveJoin(deadline.addBranch());
 }
 
 std::optional<Server::Endpoint> Server::endpoint(const metadata::Broker& broker, const Session& session) const {

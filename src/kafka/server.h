@@ -69,6 +69,10 @@ class Server {
   // An idempotent producer's id, out of the block this shard holds.
   Co<Result<ProducerId>> nextProducerId();
 
+  // Resolves when the partitions of the present image can be used, all shards of this node included; after a moment in
+  // any case. So that who was told of a new topic does not meet NOT_LEADER_OR_FOLLOWER at first.
+  Co<void> whenOpened();
+
   // A broker's address for clients of one listener: as advertised, or the one that the client reached.
   struct Endpoint {
     NodeId node;

@@ -19,6 +19,7 @@ Co<wire::CreatePartitionsResponse> createPartitions(Request& request, wire::Crea
     }
   }
   auto created = co_await request.server.controller().createPartitions(std::move(wish));
+  if (!asked.validateOnly) co_await request.server.whenOpened();
 
   wire::CreatePartitionsResponse response;
   for (const auto& topic : created.topics) {

@@ -40,6 +40,7 @@ Co<wire::CreateTopicsResponse> createTopics(Request& request, wire::CreateTopics
   controller::CreateTopicsRequest wish{.validateOnly = asked.validateOnly};
   for (auto& topic : asked.topics) wish.topics.push_back(wanted(std::move(topic)));
   auto created = co_await request.server.controller().createTopics(std::move(wish));
+  if (!asked.validateOnly) co_await request.server.whenOpened();
 
   wire::CreateTopicsResponse response;
   for (const auto& topic : created.topics) {

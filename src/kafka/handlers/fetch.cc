@@ -16,6 +16,7 @@ namespace mq::kafka {
 namespace {
 
 constexpr int16_t kTopicIdsFrom = 13;
+constexpr int16_t kCurrentLeaderFrom = 12;
 constexpr int16_t kZstdFrom = 10;                // earlier clients cannot read it (KIP-110)
 constexpr size_t kDecompressHereMax = 64 << 10;  // more goes off the loop
 constexpr uint8_t kLz4Bit = 1 << static_cast<int>(record::Codec::lz4);
@@ -290,9 +291,10 @@ wire::FetchResponse::PartitionData describe(const Plan& plan, Item& item) {
   wire::FetchResponse::PartitionData data;
   data.partitionIndex = item.asked().partition;
   data.errorCode = found.error;
-  data.highWatermark = found.highWatermark.value();
-  data.lastStableOffset = found.lastStableOffset.value();
-  data.logStartOffset = found.logStart.value();
+  bool failed = found.error != Error::none;  // then Kafka tells no offsets either
+  data.highWatermark = failed ? -1 : found.highWatermark.value();
+  data.lastStableOffset = failed ? -1 : found.lastStableOffset.value();
+  data.logStartOffset = failed ? -1 : found.logStart.value();
   bool known = !item.id.topic.isZero();
   if (known && plan.isolation == replica::Isolation::readUncommitted) data.abortedTransactions.reset();
   for (const auto& aborted : found.aborted) {
@@ -303,7 +305,8 @@ wire::FetchResponse::PartitionData describe(const Plan& plan, Item& item) {
   if (found.diverging.end.value() >= 0) {
     data.divergingEpoch = {.epoch = found.diverging.epoch.value(), .endOffset = found.diverging.end.value()};
   }
-  if (found.error == Error::notLeaderOrFollower || found.error == Error::fencedLeaderEpoch) {
+  bool elsewhere = found.error == Error::notLeaderOrFollower || found.error == Error::fencedLeaderEpoch;
+  if (elsewhere && plan.version >= kCurrentLeaderFrom) {
     data.currentLeader = {.leaderId = found.leader.value(), .leaderEpoch = found.leaderEpoch.value()};
   }
   if (item.isPlain) {

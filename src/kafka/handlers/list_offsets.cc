@@ -10,6 +10,8 @@ namespace mq::kafka {
 
 namespace {
 
+constexpr int16_t kLeaderEpochFrom = 4;
+
 using Part = wire::ListOffsetsResponse::ListOffsetsPartitionResponse;
 
 // The version from which on a negative timestamp means something; INT16_MAX: never.
@@ -25,8 +27,8 @@ int16_t servedFrom(int64_t timestamp) {
   return timestamp >= 0 ? int16_t{1} : INT16_MAX;
 }
 
-Co<void> look(Server& server, TopicIdPartition id, int64_t timestamp, replica::Isolation isolation, LeaderEpoch epoch,
-              Part& into) {
+Co<void> look(Server& server, int16_t version, TopicIdPartition id, int64_t timestamp, replica::Isolation isolation,
+              LeaderEpoch epoch, Part& into) {
   auto found = co_await atOwner(
       server, id,
       [id, timestamp, isolation, epoch](replica::Partitions& partitions) -> kj::Promise<Result<replica::FoundOffset>> {
@@ -39,7 +41,7 @@ Co<void> look(Server& server, TopicIdPartition id, int64_t timestamp, replica::I
   }
   into.offset = found->offset.value();
   into.timestamp = found->timestamp.value();
-  into.leaderEpoch = found->epoch.value();
+  if (version >= kLeaderEpochFrom) into.leaderEpoch = found->epoch.value();
 }
 
 }  // namespace
@@ -69,8 +71,8 @@ Co<wire::ListOffsetsResponse> listOffsets(Request& request, wire::ListOffsetsReq
       } else if (located.error != Error::none) {
         into.errorCode = located.error;
       } else {
-        lookups.push_back(
-            look(server, located.id, part.timestamp, isolation, LeaderEpoch(part.currentLeaderEpoch), into));
+        lookups.push_back(look(server, request.version, located.id, part.timestamp, isolation,
+                               LeaderEpoch(part.currentLeaderEpoch), into));
       }
     }
   }

@@ -15,6 +15,8 @@ namespace {
 using Topic = wire::MetadataResponse::MetadataResponseTopic;
 using Asked = wire::MetadataRequest::MetadataRequestTopic;
 
+constexpr int16_t kLookUpByIdFrom = 12;  // ids are in the messages of 10 and 11, but for answers alone
+
 std::vector<int32_t> numbers(const std::vector<NodeId>& nodes) {
   std::vector<int32_t> list;
   list.reserve(nodes.size());
@@ -48,9 +50,14 @@ void describe(const metadata::Image& image, const metadata::Topic& topic, bool o
   }
 }
 
-Topic describe(const metadata::Image& image, const Asked& asked, bool operations) {
+Topic describe(const metadata::Image& image, const Asked& asked, int16_t version, bool operations) {
   Topic topic;
   topic.topicId = asked.topicId;
+  if (version < kLookUpByIdFrom && (!asked.name || !asked.topicId.isZero())) {
+    topic.name = asked.name.value_or("");
+    topic.errorCode = Error::invalidRequest;
+    return topic;
+  }
   if (!asked.topicId.isZero()) {  // the id wins over a name
     topic.name.reset();
     if (auto known = image.topic(asked.topicId)) {
@@ -96,6 +103,7 @@ Co<wire::MetadataResponse> metadata(Request& request, wire::MetadataRequest aske
   if (!all && server.settings().autoCreateTopics && asked.allowAutoTopicCreation) {
     if (auto names = missing(server.image(), *asked.topics); !names.empty()) {
       auto created = co_await server.controller().ensureTopics({.names = std::move(names)});
+      co_await server.whenOpened();
       for (const auto& topic : created.topics) {
         if (!topic.result) refused.emplace(topic.name, topic.result.failure());
       }
@@ -119,7 +127,7 @@ Co<wire::MetadataResponse> metadata(Request& request, wire::MetadataRequest aske
   } else {
     response.topics.reserve(asked.topics->size());
     for (const Asked& topic : *asked.topics) {
-      response.topics.push_back(describe(image, topic, operations));
+      response.topics.push_back(describe(image, topic, request.version, operations));
       Topic& described = response.topics.back();
       if (described.errorCode != Error::unknownTopicOrPartition) continue;
       if (auto why = refused.find(*topic.name); why != refused.end()) described.errorCode = why->second.error;

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int16_t kZstdFrom = 7;  // earlier clients cannot read it (KIP-110)
 
+constexpr int16_t kCurrentLeaderFrom = 10;
+
 // The appends of one request. Belongs to the connection's shard; each append under way holds a reference.
 struct Appends : kj::Refcounted {
   Frame frame;
@@ -74,7 +76,7 @@ void fill(wire::ProduceResponse::PartitionProduceResponse& into, const Failure& 
   if (!failure.message.empty()) into.errorMessage = failure.message;
 }
 
-void fill(Server& server, const TopicIdPartition& id, wire::ProduceResponse::PartitionProduceResponse& into,
+void fill(Request& request, const TopicIdPartition& id, wire::ProduceResponse::PartitionProduceResponse& into,
           const Result<replica::Produced>& outcome) {
   if (outcome) {
     into.baseOffset = outcome->baseOffset.value();
@@ -83,8 +85,8 @@ void fill(Server& server, const TopicIdPartition& id, wire::ProduceResponse::Par
     return;
   }
   fill(into, outcome.failure());
-  if (outcome.failure().error == Error::notLeaderOrFollower) {
-    if (const auto* partition = server.image().partition(id)) {
+  if (outcome.failure().error == Error::notLeaderOrFollower && request.version >= kCurrentLeaderFrom) {
+    if (const auto* partition = request.server.image().partition(id)) {
       into.currentLeader = {.leaderId = partition->leader.value(), .leaderEpoch = partition->leaderEpoch.value()};
     }
   }
@@ -120,7 +122,7 @@ Co<Response> whenSettled(Request& request, kj::Promise<void> settled, kj::Own<Ap
       if (partition.errorCode != Error::none) {
         // refused before it was handed on
       } else if (outcome) {
-        fill(request.server, ids[place], partition, *outcome);
+        fill(request, ids[place], partition, *outcome);
       } else {
         fill(partition, {Error::requestTimedOut, "written, but not acknowledged within the request's time-out"});
       }

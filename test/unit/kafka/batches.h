@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/random.h"
 #include "record/builder.h"
 #include "test_server.h"
 #include "wire/create_topics_request.h"

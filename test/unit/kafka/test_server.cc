@@ -27,6 +27,7 @@ class Log final : public Logger {
   void write(LogLevel, std::string_view event, std::string_view text) override {
     std::lock_guard lock(mutex_);
     lines_ += fmt::format("{}: {}\n", event, text);
+    if (std::getenv("MQ_TEST_LOG") != nullptr) fmt::print(stderr, "{}: {}\n", event, text);
   }
   std::string take() {
     std::lock_guard lock(mutex_);
