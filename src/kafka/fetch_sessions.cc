@@ -25,7 +25,7 @@ void FetchSession::forget(const FetchTarget& target) {
   entries_.erase(entry);
 }
 
-FetchSessionUse FetchSessions::open(bool byTopicId, Instant now) {
+FetchSessionUse FetchSessions::create(bool byTopicId, Instant now) {
   if (sessions_.size() >= slots_) {
     if (uses_.empty() || now - sessions_.at(uses_.front()).lastUsed < kEvictAfter) return {};
     close(uses_.front());

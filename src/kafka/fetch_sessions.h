@@ -112,7 +112,7 @@ class FetchSessions {
       : random_(random), shard_(shard), shards_(shards), slots_(slots) {}
 
   // Empty: no slot is free.
-  FetchSessionUse open(bool byTopicId, Instant now);
+  FetchSessionUse create(bool byTopicId, Instant now);
   // The session for its n-th request, whose epoch is checked and advanced. Errors: fetchSessionIdNotFound,
   // invalidFetchSessionEpoch (also while another request of it is served), fetchSessionTopicIdError.
   Result<FetchSessionUse> resume(int32_t id, int32_t epoch, bool byTopicId, Instant now);

@@ -381,7 +381,7 @@ Result<void> plan(Request& request, const wire::FetchRequest& asked, Plan& plan)
   } else {
     if (asked.sessionId != 0) sessions.close(asked.sessionId);
     bool any = std::ranges::any_of(asked.topics, [](const auto& topic) { return !topic.partitions.empty(); });
-    if (asked.sessionEpoch == 0 && any) plan.session = sessions.open(byId, now);
+    if (asked.sessionEpoch == 0 && any) plan.session = sessions.create(byId, now);
   }
   if (plan.session) {
     for (const auto& topic : asked.forgottenTopicsData) {

@@ -22,7 +22,7 @@ std::string order(FetchSession& session) {
 TEST_CASE("FetchSessions: epochs go up by one, and wrap to one") {
   Prng random(1);
   FetchSessions sessions(random, 0, 1, 10);
-  int32_t id = sessions.open(false, kStart)->id();
+  int32_t id = sessions.create(false, kStart)->id();
   CHECK(sessions.resume(id, 1, false, kStart));
   CHECK(sessions.resume(id, 1, false, kStart).errorCode() == Error::invalidFetchSessionEpoch);
   CHECK(sessions.resume(id, 3, false, kStart).errorCode() == Error::invalidFetchSessionEpoch);
@@ -37,7 +37,7 @@ TEST_CASE("FetchSessions: epochs go up by one, and wrap to one") {
 TEST_CASE("FetchSessions: a session speaks of topics by name or by id, not both") {
   Prng random(1);
   FetchSessions sessions(random, 0, 1, 10);
-  int32_t id = sessions.open(true, kStart)->id();
+  int32_t id = sessions.create(true, kStart)->id();
   CHECK(sessions.resume(id, 1, false, kStart).errorCode() == Error::fetchSessionTopicIdError);
   CHECK(sessions.resume(id, 1, true, kStart));
 }
@@ -45,7 +45,7 @@ TEST_CASE("FetchSessions: a session speaks of topics by name or by id, not both"
 TEST_CASE("FetchSessions: a second request is refused while the first one is served") {
   Prng random(1);
   FetchSessions sessions(random, 0, 1, 10);
-  auto first = sessions.open(false, kStart);
+  auto first = sessions.create(false, kStart);
   CHECK(sessions.resume(first->id(), 1, false, kStart).errorCode() == Error::invalidFetchSessionEpoch);
   int32_t id = first->id();
   first = {};
@@ -55,7 +55,7 @@ TEST_CASE("FetchSessions: a second request is refused while the first one is ser
 TEST_CASE("FetchSessions: a session that is closed while it is used stays whole for its user") {
   Prng random(1);
   FetchSessions sessions(random, 0, 1, 10);
-  auto use = sessions.open(false, kStart);
+  auto use = sessions.create(false, kStart);
   use->update(wish("a", 0));
   sessions.close(use->id());
   CHECK(order(*use.operator->()) == "a-0");
@@ -65,11 +65,11 @@ TEST_CASE("FetchSessions: a session that is closed while it is used stays whole 
 TEST_CASE("FetchSessions: slots are few, and only a session long unused gives its own up") {
   Prng random(1);
   FetchSessions sessions(random, 0, 1, 2);
-  int32_t a = sessions.open(false, kStart)->id();
-  int32_t b = sessions.open(false, kStart)->id();
-  CHECK_FALSE(sessions.open(false, kStart + 1min));
+  int32_t a = sessions.create(false, kStart)->id();
+  int32_t b = sessions.create(false, kStart)->id();
+  CHECK_FALSE(sessions.create(false, kStart + 1min));
   CHECK(sessions.resume(a, 1, false, kStart + 1min));
-  CHECK(sessions.open(false, kStart + FetchSessions::kEvictAfter + 1s));
+  CHECK(sessions.create(false, kStart + FetchSessions::kEvictAfter + 1s));
   CHECK(sessions.resume(a, 2, false, kStart + 1min));
   CHECK(sessions.resume(b, 1, false, kStart).errorCode() == Error::fetchSessionIdNotFound);
 }
@@ -77,14 +77,14 @@ TEST_CASE("FetchSessions: slots are few, and only a session long unused gives it
 TEST_CASE("FetchSessions: no slots, no sessions") {
   Prng random(1);
   FetchSessions sessions(random, 0, 1, 0);
-  CHECK_FALSE(sessions.open(false, kStart));
+  CHECK_FALSE(sessions.create(false, kStart));
 }
 
 TEST_CASE("FetchSessions: ids tell the shards apart and are never zero") {
   Prng random(1);
   FetchSessions sessions(random, 2, 4, 1000);
   for (int i = 0; i < 500; ++i) {
-    int32_t id = sessions.open(false, kStart)->id();
+    int32_t id = sessions.create(false, kStart)->id();
     CHECK(id > 0);
     CHECK(id % 4 == 2);
   }
