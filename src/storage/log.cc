@@ -18,6 +18,7 @@ Log::Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSetti
                .directory = home.options.path + "/" + fmt::format("{}", name_),
                .indexIntervalBytes = static_cast<uint32_t>(settings_.indexIntervalBytes)},
       start_(recovered.start),
+      storedStart_(recovered.start),
       end_(recovered.end),
       next_(recovered.end),
       producers_(std::move(recovered.producers)),
@@ -76,17 +77,25 @@ void Log::setHighWatermark(Offset highWatermark) {
 
 bool Log::hasUnsynced() const { return syncedEnd_ < end_ || newNames_ || !newFiles_.empty(); }
 
-Unsynced Log::takeUnsynced() {
-  Unsynced unsynced;
+// Of the segments, and in taken_ how far.
+std::vector<FileRef> Log::unsyncedFiles() {
+  std::vector<FileRef> files;
   taken_.clear();
   for (auto at = segments_.rbegin(); at != segments_.rend(); ++at) {
     Segment& segment = *at->second.segment;
     FileRef file = segment.syncFile();
     if (file == nullptr && segment.size() > 0) break;  // so the older ones are synced as well
     if (file == nullptr) continue;
-    unsynced.files.push_back(std::move(file));
+    files.push_back(std::move(file));
     taken_.push_back({segment.base(), segment.size()});
   }
+  return files;
+}
+
+Unsynced Log::takeUnsynced() {
+  Unsynced unsynced;
+  syncing_ = true;
+  unsynced.files = unsyncedFiles();
   for (FileRef& file : std::exchange(newFiles_, {})) unsynced.files.push_back(std::move(file));
   if (std::exchange(newNames_, false)) unsynced.directories.push_back(context_.directory);
   if (std::exchange(newDirectory_, false)) unsynced.directories.push_back(home_.options.path);
@@ -96,12 +105,13 @@ Unsynced Log::takeUnsynced() {
 }
 
 void Log::synced() {
+  syncing_ = false;
   for (const Taken& taken : taken_) {
     auto at = segments_.find(taken.base);
     if (at != segments_.end()) at->second.segment->synced(taken.size);
   }
   taken_.clear();
-  syncedEnd_ = std::max(syncedEnd_, takenEnd_);
+  syncedEnd_ = std::max(syncedEnd_, std::min(takenEnd_, end_));  // the log may have been cut meanwhile
   if (held_ && syncedEnd_ >= held_->end) held_.reset();
   if (listed_) {
     advanceDurable();
@@ -125,7 +135,10 @@ void Log::synced() {
                      }));
 }
 
-void Log::syncFailed(const kj::Exception& reason) { home_.diskFailed("syncing " + context_.directory, reason); }
+void Log::syncFailed(const kj::Exception& reason) {
+  syncing_ = false;
+  home_.diskFailed("syncing " + context_.directory, reason);
+}
 
 void Log::advanceDurable() {
   Offset reached = listed_ ? syncedEnd_ : Offset(0);
@@ -168,10 +181,11 @@ void Log::armFlushTimer() {
 
 // What the directory may promise to the next start: synced, with the epochs and the derived files of sealed segments.
 std::optional<Offset> Log::durableMark() const {
-  if (!listed_ || removed_) return std::nullopt;
+  if (!listed_ || removed_ || offline_) return std::nullopt;  // what is damaged keeps the mark that showed it
   Offset mark = syncedEnd_;
   if (epochsUnsavedFrom_) mark = std::min(mark, *epochsUnsavedFrom_);
   if (!sealed_.empty()) mark = std::min(mark, sealed_.front());
+  if (cutTo_) mark = std::min(mark, *cutTo_);
   return mark;
 }
 
@@ -194,27 +208,35 @@ Co<void> Log::sideWork() {
     auto snapshots = std::exchange(snapshots_, {});
     std::vector<Offset> sealed = sealed_;
     bool moved = !sealed.empty();
+    // A clean stop trusts none of these blindly, so it need not sync them: what a power cut takes is rebuilt. But of a
+    // transaction index nobody could tell that it is missing.
+    bool sync = !stopping_;
     ++jobs_;
     std::optional<kj::Exception> failed;
     try {
-      co_await home_.shard.run(Pool::sync, [&system = home_.shard.files(), directory = context_.directory,
-                                            epochs = std::move(epochs), snapshots = std::move(snapshots), sealed] {
-        for (const auto& [offset, bytes] : snapshots) {
-          if (offset.value() == 0) continue;
-          FileRef file = system.open(filePath(directory, offset, kSnapshotSuffix), OpenMode::create);
-          file->truncate(0);
-          file->write(0, Bytes(bytes));
-          file->sync();
-        }
-        for (Offset base : sealed) {
-          for (std::string_view suffix : {kOffsetIndexSuffix, kTimeIndexSuffix, kTransactionIndexSuffix}) {
-            std::string path = filePath(directory, base, suffix);
-            if (system.exists(path)) system.open(path, OpenMode::readWrite)->sync();
-          }
-        }
-        if (!sealed.empty()) system.syncDirectory(directory);
-        if (!epochs.empty()) system.replaceFile(directory + "/" + std::string(kLeaderEpochFile), epochs);
-      });
+      co_await home_.shard.run(
+          Pool::sync, [&system = home_.shard.files(), directory = context_.directory, epochs = std::move(epochs),
+                       snapshots = std::move(snapshots), sealed, sync] {
+            for (const auto& [offset, bytes] : snapshots) {
+              if (offset.value() == 0) continue;
+              FileRef file = system.open(filePath(directory, offset, kSnapshotSuffix), OpenMode::create);
+              file->truncate(0);
+              file->write(0, Bytes(bytes));
+              if (sync) file->sync();
+            }
+            bool names = sync && !sealed.empty();
+            for (Offset base : sealed) {
+              for (std::string_view suffix : {kTransactionIndexSuffix, kOffsetIndexSuffix, kTimeIndexSuffix}) {
+                if (!sync && suffix != kTransactionIndexSuffix) continue;
+                std::string path = filePath(directory, base, suffix);
+                if (!system.exists(path)) continue;
+                system.open(path, OpenMode::readWrite)->sync();
+                names = true;
+              }
+            }
+            if (names) system.syncDirectory(directory);
+            if (!epochs.empty()) system.replaceFile(directory + "/" + std::string(kLeaderEpochFile), epochs);
+          });
     } catch (...) {
       failed.emplace(caughtException());
     }
@@ -225,12 +247,15 @@ Co<void> Log::sideWork() {
     } else if (failed && !removed_) {
       home_.diskFailed("writing beside " + context_.directory, *failed);
     } else if (!failed) {
-      sealed_.erase(sealed_.begin(), sealed_.begin() + static_cast<ptrdiff_t>(sealed.size()));
+      // By value: segments may have been deleted meanwhile.
+      std::erase_if(sealed_, [&](Offset base) { return std::ranges::find(sealed, base) != sealed.end(); });
       if (!epochsDirty_) epochsUnsavedFrom_.reset();
       if (moved) home_.markMoved();
     }
   }
+  sideFull_ = full;
   sideWorking_ = false;
+  dropSegmentsBelowStart();
   checkIdle();
 }
 
@@ -266,27 +291,34 @@ void Log::advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>
     home_.syncs.request(*this);
   }
   ++jobs_;
-  auto stored = [this, start] { return home_.storeStart(name_, start); };
-  // A copy for then(): of a variable it would keep a reference.
-  auto ready = listed_ ? stored() : whenDurable(end_).then(auto(stored));
-  tasks_.add(ready.then(
-      [this, start, answer = kj::mv(answer)]() mutable {
-        --jobs_;
-        if (answer.get() != nullptr) answer->fulfill(Result<Offset>(start));
-        dropSegmentsBelowStart();
-        checkIdle();
-      },
-      [this](kj::Exception&&) {
-        --jobs_;
-        checkIdle();
-      }));
+  kj::Promise<void> ready = listed_ ? kj::Promise<void>(kj::READY_NOW) : whenDurable(end_);
+  auto* waiting = answer.get();  // null: nobody waits
+  tasks_.add(ready.then([this, start] { return home_.storeStart(name_, start); })
+                 .then(
+                     [this, start, waiting] {
+                       --jobs_;
+                       storedStart_ = std::max(storedStart_, start);
+                       if (waiting != nullptr) waiting->fulfill(Result<Offset>(start));
+                       dropSegmentsBelowStart();
+                       checkIdle();
+                     },
+                     [this, waiting](kj::Exception&& reason) {
+                       --jobs_;
+                       if (waiting != nullptr)
+                         waiting->fulfill(Result<Offset>(Failure(Error::kafkaStorageError, describe(reason))));
+                       checkIdle();
+                     })
+                 .attach(kj::mv(answer)));
 }
 
+// Not before the producer snapshot behind them is safe, else what only they tell of producers would be forgotten;
+// unless there is no space for it, since deleting must work on a full disk.
 void Log::dropSegmentsBelowStart() {
   if (offline_ || removed_ || exclusive_) return;
   std::vector<std::string> paths;
-  while (segments_.size() > 1 && std::next(segments_.begin())->first <= start_) {
+  while (segments_.size() > 1 && std::next(segments_.begin())->first <= storedStart_) {
     Segment& segment = *segments_.begin()->second.segment;
+    if (!sideFull_ && std::ranges::find(sealed_, segment.base()) != sealed_.end()) break;
     sealedBytes_ -= segment.size();
     Offset base = segment.base();
     std::erase(sealed_, base);
@@ -410,9 +442,9 @@ Co<void> Log::close() {
     Segment& active = *segments_.rbegin()->second.segment;
     ensureIndexes(active);
     active.seal();
+    stopping_ = true;
     sealed_.push_back(active.base());
     snapshots_.emplace_back(end_, producers_.encodeSnapshot());
-    epochsDirty_ = true;
   } catch (...) {
     home_.diskFailed("closing " + context_.directory, caughtException());
     co_return;

@@ -227,6 +227,7 @@ class Log final : private Syncable {
   void synced() override;
   void syncFailed(const kj::Exception& reason) override;
   bool hasUnsynced() const;
+  std::vector<FileRef> unsyncedFiles();
   void advanceDurable();
   void dropWaiters(Offset from, const kj::Exception& reason);
   void armFlushTimer();
@@ -263,6 +264,8 @@ class Log final : private Syncable {
   Co<void> truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer);
   Co<void> restartNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer);
   Co<void> removeSegmentsFrom(Offset base);
+  Co<std::optional<Failure>> lowerMark(Offset mark);
+  void finishCut(std::optional<Failure> failed, kj::PromiseFulfiller<Result<void>>& answer);
   Co<Result<TimestampedOffset>> timeLookUp(int64_t timestamp);
 
   // the end
@@ -281,6 +284,7 @@ class Log final : private Syncable {
 
   Segments segments_;  // the last one is active
   Offset start_{0};
+  Offset storedStart_{0};  // what a crash would find
   Offset end_{0};
   Offset next_{0};
   Offset highWatermark_{0};
@@ -305,6 +309,7 @@ class Log final : private Syncable {
   };
   std::vector<Taken> taken_;  // by the sync that is running
   Offset takenEnd_{0};
+  bool syncing_ = false;  // a round has what takeUnsynced() gave
   std::vector<FileRef> newFiles_;
   bool hasDirectory_ = false;
   bool newDirectory_ = false;
@@ -319,10 +324,13 @@ class Log final : private Syncable {
   std::optional<Offset> epochsUnsavedFrom_;
   std::vector<std::pair<Offset, Buffer>> snapshots_;  // to be written
   std::vector<Offset> sealed_;                        // segments whose derived files are to be synced
+  bool sideFull_ = false;                             // the last try to do so found no space
 
   bool exclusive_ = false;
-  bool changed_ = false;  // since the state on disk was last sealed by a clean stop
+  std::optional<Offset> cutTo_;  // the durable mark stays at or below it until the cut is done
+  bool changed_ = false;         // since the state on disk was last sealed by a clean stop
   bool closing_ = false;
+  bool stopping_ = false;  // closing, and all but the last state beside the log is safe
   bool removed_ = false;
   size_t jobs_ = 0;  // on pools, using what is ours
   std::optional<std::string> offline_;

@@ -121,6 +121,16 @@ std::string deletedName(const TopicPartition& name, const TopicId& topic) {
   return fmt::format("{}-{}{}", topic, name.partition, kDeleteSuffix);
 }
 
+// With the names of all that had to be made.
+void makeDurably(FileSystem& files, const std::string& path) {
+  if (files.exists(path)) return;
+  size_t slash = path.find_last_of('/');
+  std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  makeDurably(files, parent);
+  files.makeDirectory(path);
+  files.syncDirectory(parent);
+}
+
 void removeTree(FileSystem& files, const std::string& path) {
   for (const DirectoryEntry& entry : files.list(path)) {
     std::string inside = path + "/" + entry.name;
@@ -175,7 +185,7 @@ void LogDirectory::State::claim(const DirectoryOwner& owner) {
     return found;
   };
   read();
-  files.makeDirectory(options.path);
+  makeDurably(files, options.path);
   int64_t holder = 0;
   auto locked = files.lock(path(kLockFile), &holder);
   if (!locked) {
@@ -298,15 +308,14 @@ Co<OpenTicket> LogDirectory::State::prepareOpen(TopicPartition name, TopicId top
   }
   open[name] = {.topic = topic, .waiting = {}};
   auto at = listed.find(name);
-  if (at != listed.end() && at->second == topic) {
-    auto mark = marks.find(name);
-    auto start = starts.find(name);
-    co_return OpenTicket{.files = true,
-                         .listed = true,
-                         .clean = clean,
-                         .mark = mark == marks.end() ? Offset(0) : mark->second,
-                         .start = start == starts.end() ? Offset(0) : start->second};
-  }
+  auto mark = marks.find(name);
+  auto start = starts.find(name);
+  OpenTicket ticket{.files = true,
+                    .listed = true,
+                    .clean = clean,
+                    .mark = mark == marks.end() ? Offset(0) : mark->second,
+                    .start = start == starts.end() ? Offset(0) : start->second};
+  if (at != listed.end() && at->second == topic) co_return ticket;
   if (at != listed.end()) {
     shard.log().warning("quarantine", "{} belongs to topic id {}, not to {}: its directory goes to {}", name,
                         at->second, topic, path(kQuarantine));
@@ -326,7 +335,7 @@ Co<OpenTicket> LogDirectory::State::prepareOpen(TopicPartition name, TopicId top
     auto id = decodePartitionMetadata(shard.files().readFile(metadata, 64_KiB));
     ours = id && *id == topic;
   }
-  if (ours) co_return OpenTicket{.files = true};
+  if (ours) co_return OpenTicket{.files = true, .start = ticket.start};
   co_await quarantine(nameOf(name));
   co_return OpenTicket{};
 }

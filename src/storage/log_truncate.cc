@@ -67,8 +67,31 @@ Co<void> Log::removeSegmentsFrom(Offset base) {
 }
 
 Co<void> Log::truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer) {
+  std::optional<Failure> failed;
+  // The batch that holds the offset may begin below it: it goes as a whole.
+  try {
+    Segment& holder = *segmentOf(offset)->second.segment;
+    ensureIndexes(holder);
+    if (holder.end() > offset && holder.base() < offset) {
+      auto batch = holder.read({.offset = offset, .upper = holder.end(), .bytesMax = 1, .atLeastOneBatch = true});
+      if (!batch) {
+        failed = batch.failure();
+      } else if (batch->length > 0) {
+        offset = std::min(offset, batch->base);
+      }
+    }
+  } catch (...) {
+    failed = Failure(Error::kafkaStorageError, describe(caughtException()));
+  }
+  // The start may lie inside that batch, and does not go back: nothing is left above it.
+  if (!failed && offset < start_) {
+    co_await restartNow(start_, kj::mv(answer));
+    co_return;
+  }
+  if (!failed) failed = co_await lowerMark(offset);
+  if (failed) co_return finishCut(std::move(failed), *answer);
+
   // From here on nobody reads at or above the cut.
-  home_.syncs.forget(*this);
   end_ = next_ = offset;
   announced_ = std::min(announced_, end_);
   syncedEnd_ = std::min(syncedEnd_, end_);
@@ -76,38 +99,33 @@ Co<void> Log::truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<voi
   highWatermark_ = std::min(highWatermark_, end_);
   held_.reset();
   dropWaiters(end_, truncated(name_, offset));
-  std::optional<Failure> failed;
   try {
-    while (sideWorking_ || listing_) co_await home_.shard.after(1ms);
-    // A log shorter than its durable mark looks like loss: so the mark goes first.
-    if (listed_) co_await home_.storeMark(name_, std::min(*durableMark(), end_));
     co_await removeSegmentsFrom(segments_.empty() || segments_.begin()->first < end_ ? end_
                                                                                      : segments_.begin()->first + 1);
     if (!segments_.empty()) {
       Segment& last = *segments_.rbegin()->second.segment;
       ensureIndexes(last);
       if (last.end() > end_) {
-        // The batch that holds the offset may begin below it: it goes as a whole.
-        auto batch = last.read({.offset = end_, .upper = last.end(), .bytesMax = 1, .atLeastOneBatch = true});
         auto position = last.positionOf(end_);
-        if (!batch || !position) {
-          const Failure& why = !batch ? batch.failure() : position.failure();
-          throw kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::str(why.message.c_str()));
+        if (!position) {
+          throw kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__,
+                              kj::str(position.failure().message.c_str()));
         }
-        if (batch->length > 0) end_ = next_ = std::min(end_, batch->base);
         last.truncate(*position, end_);
       }
-      FileRef file = last.syncFile();
-      uint64_t size = last.size();
       std::vector<SegmentFacts> facts;
       for (const auto& [base, held] : segments_) facts.push_back(held.segment->facts());
-      producers_ =
-          co_await home_.shard.run(Pool::sync, [&system = home_.shard.files(), directory = context_.directory, file,
-                                                facts, end = end_, now = home_.wall.now(), path = last.path()] {
-            (file != nullptr ? file : system.open(path, OpenMode::readWrite))->sync();
+      std::vector<FileRef> files = unsyncedFiles();
+      producers_ = co_await home_.shard.run(
+          Pool::sync, [&system = home_.shard.files(), directory = context_.directory, files = std::move(files), facts,
+                       end = end_, now = home_.wall.now(), path = last.path()] {
+            for (const FileRef& file : files) file->sync();
+            system.open(path, OpenMode::readWrite)->sync();  // its cut, also where nothing had been appended
             return rebuildProducers(system, directory, facts, end, now);
           });
-      last.synced(size);
+      for (const Taken& taken : taken_) {
+        if (auto at = segments_.find(taken.base); at != segments_.end()) at->second.segment->synced(taken.size);
+      }
     } else {
       producers_.clear();
     }
@@ -122,8 +140,28 @@ Co<void> Log::truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<voi
     home_.diskFailed("truncating " + context_.directory, reason);
     failed = Failure(Error::kafkaStorageError, describe(reason));
   }
+  finishCut(std::move(failed), *answer);
+}
+
+// Before a cut: what is under way ends, and the stored durable mark goes down first, since a log shorter than its mark
+// looks like loss. A full disk may refuse that; then nothing has changed.
+Co<std::optional<Failure>> Log::lowerMark(Offset mark) {
+  cutTo_ = mark;
+  while (sideWorking_ || listing_ || syncing_) co_await home_.shard.after(1ms);
+  if (auto failure = unusable()) co_return std::move(failure);
+  if (!listed_) co_return std::nullopt;
+  try {
+    co_await home_.storeMark(name_, *durableMark());
+  } catch (...) {
+    co_return Failure(Error::kafkaStorageError, describe(caughtException()));
+  }
+  co_return std::nullopt;
+}
+
+void Log::finishCut(std::optional<Failure> failed, kj::PromiseFulfiller<Result<void>>& answer) {
   exclusive_ = false;
-  answer->fulfill(failed ? Result<void>(std::move(*failed)) : Result<void>());
+  cutTo_.reset();
+  answer.fulfill(failed ? Result<void>(std::move(*failed)) : Result<void>());
   advanceDurable();
   startSideWork();
   pump();
@@ -131,34 +169,29 @@ Co<void> Log::truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<voi
 }
 
 Co<void> Log::restartNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer) {
-  home_.syncs.forget(*this);
+  // Should we stop half-way, the log is one that lost its end, not one that claims to be whole.
+  std::optional<Failure> failed = co_await lowerMark(Offset(0));
+  if (failed) co_return finishCut(std::move(failed), *answer);
   dropWaiters(Offset(-1), truncated(name_, offset));
-  std::optional<Failure> failed;
+  start_ = end_ = next_ = offset;
+  announced_ = syncedEnd_ = durableEnd_ = highWatermark_ = offset;
+  held_.reset();
+  producers_.clear();
+  epochs_.clear();
+  epochsDirty_ = hasDirectory_;
+  epochsUnsavedFrom_.reset();
+  damaged_.clear();
+  changed_ = true;
   try {
-    start_ = end_ = next_ = offset;
-    announced_ = syncedEnd_ = durableEnd_ = highWatermark_ = offset;
-    held_.reset();
-    while (sideWorking_ || listing_) co_await home_.shard.after(1ms);
-    // Should we stop half-way, the log is one that lost its end, not one that claims to be whole.
-    if (listed_) co_await home_.storeMark(name_, Offset(0));
     co_await removeSegmentsFrom(Offset(0));
-    producers_.clear();
-    epochs_.clear();
-    epochsDirty_ = hasDirectory_;
-    epochsUnsavedFrom_.reset();
-    damaged_.clear();
     if (listed_) co_await home_.storeStart(name_, offset);
-    changed_ = true;
+    storedStart_ = offset;
   } catch (...) {
     kj::Exception reason = caughtException();
-    home_.diskFailed("starting " + context_.directory + " anew", reason);
+    if (!isNoSpace(reason)) home_.diskFailed("starting " + context_.directory + " anew", reason);
     failed = Failure(Error::kafkaStorageError, describe(reason));
   }
-  exclusive_ = false;
-  answer->fulfill(failed ? Result<void>(std::move(*failed)) : Result<void>());
-  startSideWork();
-  pump();
-  checkIdle();
+  finishCut(std::move(failed), *answer);
 }
 
 }  // namespace mq::storage

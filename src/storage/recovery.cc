@@ -76,9 +76,13 @@ class Recovery {
              settings_.start, fileName(found.bases.front(), kLogSuffix));
     }
     size_t first = firstToScan(found.bases);
-    for (size_t i = 0; i < first && !log_.damage; ++i) inspect(found.bases[i], found.bases[i + 1]);
-    if (!log_.damage && !found.bases.empty()) {
-      if (!settings_.clean || !resumeClean(found.bases.back())) scanFrom(found.bases, first);
+    const bool clean = settings_.clean && !found.bases.empty() && found.bases.back() <= settings_.mark;
+    size_t trusted = clean ? found.bases.size() - 1 : first;
+    for (size_t i = 0; i < trusted && !log_.damage; ++i) inspect(found.bases[i], found.bases[i + 1]);
+    if (!log_.damage && !found.bases.empty() && !(clean && resumeClean(found.bases.back()))) {
+      log_.segments.resize(std::min(first, log_.segments.size()));
+      log_.end = log_.segments.empty() ? settings_.start : log_.segments.back().facts.end;
+      scanFrom(found.bases, first);
     }
     if (!log_.damage) settleEnd();
     if (log_.damage) return std::move(log_);
@@ -197,6 +201,7 @@ class Recovery {
     auto decoded = LeaderEpochs::decode(files_.readFile(path, kEpochFileBytesMax));
     if (decoded) {
       log_.epochs = std::move(*decoded);
+      epochsOnDisk_ = log_.epochs.entries();
       epochsLost_ = log_.epochs.entries().empty();
     } else {
       note("{} is damaged ({}) and is rebuilt", path, decoded.failure().message);
@@ -204,9 +209,10 @@ class Recovery {
     }
   }
 
-  // The last segment that begins at or below the mark: what lies before it was sealed and is safe whole.
+  // The segment that holds what is just below the mark: what lies before it was sealed and is safe whole, with its
+  // indexes.
   size_t firstToScan(const std::vector<Offset>& bases) const {
-    auto behind = std::ranges::upper_bound(bases, settings_.mark);
+    auto behind = std::ranges::lower_bound(bases, settings_.mark);
     return behind == bases.begin() ? 0 : static_cast<size_t>(behind - bases.begin()) - 1;
   }
 
@@ -323,7 +329,7 @@ class Recovery {
     ScanResult scan{.validEnd = 0, .nextOffset = base};
     if (base < settings_.mark) {
       bool below = true;  // the walk goes on past the mark, but only what is below counts
-      ScanResult headers = scanSegment(*log, base, {.nextOffset = base, .checkCrc = false, .dense = dense},
+      ScanResult headers = scanSegment(*log, base, {.nextOffset = base, .checkCrc = settings_.clean, .dense = dense},
                                        [&](const BatchView& batch, uint64_t position) {
                                          below = below && batch.nextOffset() <= settings_.mark;
                                          if (below) take(batch, position);
@@ -407,9 +413,8 @@ class Recovery {
   }
 
   void finishEpochs() {
-    bool rebuilt = epochsLost_ && !log_.epochs.entries().empty();
-    bool cut = log_.epochs.truncateFromEnd(log_.end);
-    log_.epochsChanged = rebuilt || cut || !log_.wasClean;
+    log_.epochs.truncateFromEnd(log_.end);
+    log_.epochsChanged = log_.epochs.entries() != epochsOnDisk_;
   }
 
   FileSystem& files_;
@@ -417,6 +422,7 @@ class Recovery {
   const RecoverySettings& settings_;
   RecoveryProgress* progress_;
   RecoveredLog log_;
+  std::vector<EpochStart> epochsOnDisk_;
   bool epochsLost_ = false;
   bool changedNames_ = false;
 };

@@ -66,3 +66,239 @@ TEST_CASE("Log: after a kill everything written is there, also over rolls, and a
          }));
   }
 }
+
+TEST_CASE(
+    "Log: a duplicate of what is only queued gets the same offsets, and old, new and unknown sequences their errors") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", plainSettings());
+         auto batch = [](int32_t sequence, int16_t epoch = 0) {
+           return makeBatch({.records = 2, .producer = ProducerId(9), .epoch = epoch, .sequence = sequence});
+         };
+         Buffer first = batch(0), again = batch(0), second = batch(2), gap = batch(6);
+         auto a = log->append({.bytes = first});
+         auto b = log->append({.bytes = again});
+         auto c = log->append({.bytes = second});
+         auto d = log->append({.bytes = gap});
+         CHECK((co_await a)->offsets == OffsetRange{Offset(0), Offset(2)});
+         auto duplicate = co_await b;
+         REQUIRE(duplicate.has_value());
+         CHECK(duplicate->duplicate);
+         CHECK(duplicate->offsets == OffsetRange{Offset(0), Offset(2)});
+         CHECK((co_await c)->offsets == OffsetRange{Offset(2), Offset(4)});
+         CHECK((co_await d).errorCode() == Error::outOfOrderSequenceNumber);
+         CHECK(log->end() == Offset(4));
+         REQUIRE(log->producers().size() == 1);
+         CHECK(log->producers()[0].lastSequence == 3);
+         Buffer fenced = batch(0, 1), old = batch(4, 0);
+         CHECK((co_await log->append({.bytes = fenced})).has_value());
+         CHECK((co_await log->append({.bytes = old})).errorCode() == Error::invalidProducerEpoch);
+       }));
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", plainSettings());
+         Buffer repeated = makeBatch({.records = 2, .producer = ProducerId(9), .epoch = 1, .sequence = 0});
+         auto answer = co_await log->append({.bytes = repeated});
+         REQUIRE(answer.has_value());
+         CHECK(answer->duplicate);
+         CHECK(answer->offsets == OffsetRange{Offset(4), Offset(6)});
+       }));
+}
+
+TEST_CASE("Log: a damaged batch or one that is too large is refused, and what comes before and behind it is not") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         auto settings = plainSettings();
+         settings.maxMessageBytes = 5000;
+         Log* log = co_await life.open("t", settings);
+         Buffer good = makeBatch({}), damaged = makeBatch({}), large = makeBatch({.valueBytes = 6000}),
+                last = makeBatch({});
+         damaged.back() ^= 1;
+         auto a = log->append({.bytes = good});
+         auto b = log->append({.bytes = damaged});
+         auto c = log->append({.bytes = large});
+         auto d = log->append({.bytes = last});
+         CHECK((co_await a)->offsets.first == Offset(0));
+         CHECK((co_await b).errorCode() == Error::corruptMessage);
+         CHECK((co_await c).errorCode() == Error::messageTooLarge);
+         CHECK((co_await d)->offsets.first == Offset(1));
+         Buffer none;
+         CHECK_FALSE((co_await log->append({.bytes = none})).has_value());
+       }));
+}
+
+TEST_CASE("Log: large batches are compressed off the loop and small ones behind them keep their place") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         auto settings = plainSettings();
+         settings.compression = config::CompressionType::zstd;
+         Log* log = co_await life.open("t", settings);
+         std::vector<kj::Promise<Appended>> appends;
+         for (int i = 0; i < 6; ++i) {
+           appends.push_back(put(
+               *log, makeBatch({.records = 1, .valueBytes = i % 2 == 0 ? size_t(300'000) : size_t(20), .value = i})));
+         }
+         for (int i = 0; i < 6; ++i) CHECK((co_await appends[i]).offsets.first == Offset(i));
+         ReadBack back = readAll(*log, Offset(0));
+         CHECK(back.offsets == range(0, 6));
+         CHECK(back.values == std::vector<std::string>{"0", "1", "2", "3", "4", "5"});
+         CHECK(log->sizeBytes() < 10'000);
+       }));
+}
+
+TEST_CASE("Log: every codec, append times, transactions and rolls are read back equal after a kill") {
+  // With MQ_KEEP the directory stays there, for Kafka's own tool to judge.
+  const char* keepAt = std::getenv("MQ_KEEP");
+  TempDirectory temp;
+  std::string path = keepAt != nullptr ? keepAt : temp / "data";
+  using Type = config::CompressionType;
+  const Type types[] = {Type::autoLz4, Type::producer, Type::uncompressed, Type::gzip,
+                        Type::snappy,  Type::lz4,      Type::zstd};
+  auto settingsOf = [&](Type type) {
+    auto settings = plainSettings();
+    settings.compression = type;
+    settings.segmentBytes = 64 << 10;
+    if (type == Type::zstd) settings.timestampType = config::TimestampType::logAppendTime;
+    return settings;
+  };
+  auto nameOf = [](Type type) { return fmt::format("c{}", static_cast<int>(type)); };
+  live(path, End::kill, keep([&](Life& life) -> Co<void> {
+         for (Type type : types) {
+           Log* log = co_await life.open(nameOf(type), settingsOf(type));
+           for (int i = 0; i < 60; ++i) {
+             co_await put(*log,
+                          makeBatch({.records = 20,
+                                     .valueBytes = 200,
+                                     .timestamp = 1'700'000'000'000 + i * 100,
+                                     .codec = static_cast<record::Codec>(i % 5),
+                                     .value = i * 20}),
+                          LeaderEpoch(i / 25));
+           }
+           for (int i = 0; i < 6; ++i) {
+             ProducerId producer(40 + i);
+             co_await put(
+                 *log,
+                 makeBatch({.records = 3, .producer = producer, .epoch = 0, .sequence = 0, .transactional = true}),
+                 LeaderEpoch(2));
+             if (i == 5) break;  // stays open
+             Buffer marker = record::endTxnMarker(i % 2 == 0 ? record::ControlType::abort : record::ControlType::commit,
+                                                  producer, 0, 1, WallMs(1'700'000'000'000));
+             auto done =
+                 co_await log->append({.bytes = marker, .origin = Origin::coordinator, .leaderEpoch = LeaderEpoch(2)});
+             REQUIRE(done.has_value());
+           }
+           co_await log->whenDurable(log->end());
+         }
+       }));
+  for (int round = 0; round < 2; ++round) {
+    live(path, End::close, keep([&](Life& life) -> Co<void> {
+           for (Type type : types) {
+             INFO(static_cast<int>(type));
+             Log* log = co_await life.open(nameOf(type), settingsOf(type));
+             CHECK(log->offlineReason().value_or("") == "");
+             CHECK(log->end() == Offset(1200 + 23));
+             ReadBack back = readAll(*log, Offset(0));
+             CHECK_FALSE(back.failure.has_value());
+             CHECK(back.offsets.size() == 1200 + 18);
+             CHECK(back.values[1199] == "1199");
+             auto aborted = log->abortedTransactions(Offset(0), log->end());
+             REQUIRE(aborted.has_value());
+             CHECK(aborted->size() == 3);
+             log->setHighWatermark(log->end());
+             CHECK(log->lastStableOffset(log->end()) == Offset(1220));
+             auto found = co_await log->offsetForTime(1'700'000'003'005);
+             REQUIRE(found.has_value());
+             if (type != Type::zstd) CHECK(found->offset == Offset(605));
+             auto largest = co_await log->offsetForTime(kMaxTimestamp);
+             REQUIRE(largest.has_value());
+             if (type != Type::zstd) CHECK(largest->timestamp == WallMs(1'700'000'005'919));
+             CHECK(log->epochEnd(LeaderEpoch(0)).end == Offset(500));
+           }
+         }));
+  }
+}
+
+TEST_CASE("Log: retention by size and by age drops whole sealed segments, future timestamps pin nothing") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         auto settings = plainSettings();
+         settings.segmentBytes = 2000;
+         settings.retentionMs = -1;
+         Log* log = co_await life.open("t", settings);
+         const int64_t future = life.shard.wallNow().value() + 315'000'000'000;
+         for (int i = 0; i < 40; ++i)
+           co_await put(*log, makeBatch({.records = 1, .valueBytes = 400, .timestamp = future}));
+         co_await log->whenDurable(log->end());
+         log->setHighWatermark(Offset(40));
+         size_t segments = log->segmentCount();
+         REQUIRE(segments > 8);
+         log->enforceRetention();
+         CHECK(log->start() == Offset(0));
+         settings.retentionBytes = 5000;
+         log->setSettings(settings);
+         log->enforceRetention();
+         CHECK(log->start() > Offset(20));
+         CHECK(log->sizeBytes() >= 5000);
+         Offset start = log->start();
+         settings.retentionBytes = -1;
+         settings.retentionMs = 20;
+         log->setSettings(settings);
+         co_await life.shard.after(60ms);
+         log->enforceRetention();
+         CHECK(log->start() == Offset(40));
+         CHECK(start < Offset(40));
+         co_await life.shard.after(100ms);
+         CHECK(log->segmentCount() == 1);
+         CHECK(log->read(Offset(39), 1000, Offset(40), true).errorCode() == Error::offsetOutOfRange);
+         CHECK((co_await put(*log, makeBatch({}))).offsets.first == Offset(40));
+       }));
+}
+
+TEST_CASE("Log: deleted records stay deleted after a kill, in the middle of a batch too") {
+  TempDirectory temp;
+  live(temp / "data", End::kill, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", plainSettings());
+         co_await put(*log, makeBatch({.records = 100}));
+         auto moved = co_await log->deleteRecordsTo(Offset(37));
+         REQUIRE(moved.has_value());
+         CHECK(*moved == Offset(37));
+         CHECK((co_await log->deleteRecordsTo(Offset(101))).errorCode() == Error::offsetOutOfRange);
+       }));
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", plainSettings());
+         CHECK(log->start() == Offset(37));
+         CHECK(readAll(*log, Offset(37)).offsets == range(37, 100));
+         CHECK((co_await log->offsetForTime(kEarliestTimestamp))->offset == Offset(37));
+       }));
+}
+
+TEST_CASE("Scrubber: a flipped bit in a sealed segment is found, that batch is refused and the others stay readable") {
+  TempDirectory temp;
+  KeptLog lines;
+  auto settings = plainSettings();
+  settings.segmentBytes = 4000;
+  live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", settings);
+         for (int i = 0; i < 40; ++i) co_await put(*log, makeBatch({.records = 1, .valueBytes = 400, .value = i}));
+       }));
+  {
+    std::fstream file(temp / "data/t-0/00000000000000000000.log", std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(2 * 480 + 300);
+    file.put('!');
+  }
+  live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", settings);
+         for (int i = 0; i < 200 && life.logs.figures().damagedBatches == 0; ++i) co_await life.shard.after(10ms);
+         CHECK(life.logs.figures().damagedBatches == 1);
+         CHECK(lines.has("00000000000000000000.log at byte"));
+         ReadBack before = readAll(*log, Offset(0));
+         REQUIRE(before.failure.has_value());
+         CHECK(before.failure->error == Error::corruptMessage);
+         auto bad = static_cast<int64_t>(before.offsets.size());
+         CHECK(before.offsets == range(0, bad));
+         CHECK(readAll(*log, Offset(bad + 1)).offsets == range(bad + 1, 40));
+       }),
+       &lines, [](Options& options) {
+         options.scrubBytesPerSecond = 100_MiB;
+         options.scrubPassMin = 50ms;
+       });
+}

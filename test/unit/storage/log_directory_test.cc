@@ -1,0 +1,345 @@
+// LogDirectory and LogShard: whose directory it is, which partitions are in it, and what failing disks do.
+#include "storage/log_directory.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "log_fixture.h"
+#include "sim_world.h"
+
+using namespace mq;
+using namespace mq::storage;
+
+namespace {
+
+void write(const std::string& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// What LogDirectory says when it refuses `path`; and nothing may have changed there.
+std::string refusal(const std::string& path, DirectoryOwner owner = {.clusterId = {}, .node = NodeId(1)}) {
+  std::string reason;
+  auto names = [&] {
+    std::vector<std::string> all;
+    if (!std::filesystem::exists(path)) return all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) all.push_back(entry.path().string());
+    std::ranges::sort(all);
+    return all;
+  };
+  auto before = names();
+  KeptLog lines;
+  UvNode node({.shards = 1, .seed = 1}, lines);
+  node.run([&](Shard& first) -> kj::Promise<void> {
+    try {
+      Options options;
+      options.path = path;
+      LogDirectory directory(first, options, owner);
+    } catch (const kj::Exception& exception) {
+      reason = exception.getDescription().cStr();
+    }
+    return kj::READY_NOW;
+  });
+  CHECK(names() == before);
+  return reason;
+}
+
+Co<void> appendTo(Life& life, std::string topic, int count = 1) {
+  Log* log = co_await life.open(std::move(topic), plainSettings());
+  for (int i = 0; i < count; ++i) co_await put(*log, makeBatch({.records = 1}));
+  co_await log->whenDurable(log->end());
+}
+
+}  // namespace
+
+TEST_CASE("LogDirectory: a directory of Kafka, of strangers, of another node or of a newer mq is refused untouched") {
+  TempDirectory temp;
+  std::filesystem::create_directories(temp / "kafka/t-0");
+  write(temp / "kafka/meta.properties", "version=1\ncluster.id=x\nnode.id=1\n");
+  CHECK(refusal(temp / "kafka").find("a data directory of Apache Kafka") != std::string::npos);
+
+  std::filesystem::create_directories(temp / "strange");
+  write(temp / "strange/letter.txt", "dear");
+  CHECK(refusal(temp / "strange").find("letter.txt") != std::string::npos);
+
+  live(temp / "mine", End::close, keep([](Life& life) -> Co<void> { co_await appendTo(life, "t"); }));
+  CHECK(refusal(temp / "mine", {.clusterId = {}, .node = NodeId(2)}).find("belongs to node 1, not to node 2") !=
+        std::string::npos);
+  CHECK(refusal(temp / "mine", {.clusterId = Uuid::fromHalves(1, 2), .node = NodeId(1)}).find("belongs to cluster") !=
+        std::string::npos);
+  std::string text = read(temp / "mine/mq-directory");
+  text.replace(text.find("format=1"), 8, "format=9");
+  write(temp / "mine/mq-directory", text);
+  CHECK(refusal(temp / "mine").find("written by a newer mq") != std::string::npos);
+}
+
+TEST_CASE("LogDirectory: one process at a time, and the second is told who holds it") {
+  TempDirectory temp;
+  live(temp / "data", End::kill, keep([&](Life& life) -> Co<void> {
+         Options options = life.directory.options();
+         std::string reason;
+         try {
+           LogDirectory second(life.shard, options, {.clusterId = {}, .node = NodeId(1)});
+         } catch (const kj::Exception& exception) {
+           reason = exception.getDescription().cStr();
+         }
+         CHECK(reason.find("is in use by") != std::string::npos);
+         co_return;
+       }));
+  CHECK(refusal(temp / "data") == "");
+}
+
+TEST_CASE("LogDirectory: a listed partition whose directory is gone is an error, never an empty log") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> { co_await appendTo(life, "t", 5); }));
+  std::filesystem::remove_all(temp / "data/t-0");
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         auto log = co_await life.logs.open({"t", 0}, Life::idOf("t"), plainSettings());
+         REQUIRE(log.has_value());
+         REQUIRE((*log)->offlineReason().has_value());
+         CHECK((*log)->offlineReason()->find("is missing") != std::string::npos);
+         Buffer batch = makeBatch({});
+         auto refused = co_await (*log)->append({.bytes = batch});
+         CHECK(refused.errorCode() == Error::kafkaStorageError);
+       }));
+}
+
+TEST_CASE("LogDirectory: damage stays visible over restarts, it is not cut at the second one") {
+  TempDirectory temp;
+  auto settings = plainSettings();
+  settings.segmentBytes = 2000;
+  live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", settings);
+         for (int i = 0; i < 60; ++i) co_await put(*log, makeBatch({.records = 1}));
+         co_await log->whenDurable(log->end());
+       }));
+  std::vector<std::filesystem::path> segments;
+  for (const auto& entry : std::filesystem::directory_iterator(temp / "data/t-0")) {
+    if (entry.path().extension() == ".log") segments.push_back(entry.path());
+  }
+  std::ranges::sort(segments);
+  REQUIRE(segments.size() > 2);
+  std::filesystem::remove(segments[1]);
+  auto size = std::filesystem::file_size(segments.back());
+  for (End end : {End::close, End::kill, End::close}) {
+    live(temp / "data", end, keep([&](Life& life) -> Co<void> {
+           Log* log = co_await life.open("t", settings);
+           REQUIRE(log->offlineReason().has_value());
+           CHECK(log->offlineReason()->find("records are missing") != std::string::npos);
+         }));
+  }
+  CHECK(std::filesystem::file_size(segments.back()) == size);
+}
+
+TEST_CASE("LogDirectory: directories that nobody knows go to quarantine, one that was just written is taken up again") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> { co_await appendTo(life, "known"); }));
+  std::filesystem::copy(temp / "data/known-0", temp / "data/stray-0");
+  // As after a kill between a partition's first append and its entry in the list.
+  std::filesystem::remove(temp / "data/partitions");
+  std::filesystem::remove(temp / "data/clean-shutdown");
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("known", plainSettings());
+         CHECK(log->end() == Offset(1));
+         co_await life.directory.quarantineUnknown();
+       }));
+  CHECK(std::filesystem::exists(temp / "data/quarantine/stray-0"));
+  CHECK_FALSE(std::filesystem::exists(temp / "data/stray-0"));
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         CHECK(life.directory.partitions().size() == 1);
+         co_return;
+       }));
+}
+
+TEST_CASE(
+    "LogShard: removing a partition while it is written and synced fails only that one, and its name is free at once") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         co_await appendTo(life, "other");
+         for (int round = 0; round < 20; ++round) {
+           TopicId id = Uuid::fromHalves(1, static_cast<uint64_t>(round));
+           auto opened = co_await life.logs.open({"t", 0}, id, plainSettings());
+           REQUIRE(opened.has_value());
+           CHECK((*opened)->end() == Offset(0));
+           Buffer batch = makeBatch({.records = 3});
+           auto first = co_await (*opened)->append({.bytes = batch});
+           REQUIRE(first.has_value());
+           Buffer second = makeBatch({.records = 3});
+           auto racing = (*opened)->append({.bytes = second});
+           auto waiting =
+               (*opened)->whenDurable(Offset(100)).then([] { return false; }, [](kj::Exception&&) { return true; });
+           auto removed = life.logs.remove({"t", 0}, id);
+           auto answer = co_await racing;
+           CHECK((answer.has_value() || answer.errorCode() == Error::unknownTopicOrPartition));
+           CHECK(co_await waiting);
+           co_await removed;
+         }
+         CHECK_FALSE(life.logs.offlineReason().has_value());
+         CHECK(life.directory.partitions().size() == 1);
+         Log* other = life.logs.find({"other", 0});
+         REQUIRE(other != nullptr);
+         co_await put(*other, makeBatch({}));
+       }));
+}
+
+TEST_CASE("LogShard: a sync that fails takes the directory offline once, for good; lack of space does not") {
+  sim::SimWorld world({.seed = 3});
+  sim::SimNode& node = world.addNode();
+  auto body = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.freeBytesMin = 0;
+    options.reserveBytes = 0;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    Log* log = co_await life.open("t", plainSettings());
+    co_await put(*log, makeBatch({.records = 2}));
+    co_await log->whenDurable(Offset(2));
+
+    node.disk().setCapacity(node.disk().used() + 10);
+    Buffer refused =
+        makeBatch({.records = 1, .valueBytes = 10000, .producer = ProducerId(5), .epoch = 0, .sequence = 0});
+    auto full = co_await log->append({.bytes = refused});
+    CHECK(full.errorCode() == Error::kafkaStorageError);
+    CHECK(log->end() == Offset(2));
+    CHECK(log->producers().empty());
+    node.disk().setCapacity(UINT64_MAX);
+    Buffer retried =
+        makeBatch({.records = 1, .valueBytes = 10000, .producer = ProducerId(5), .epoch = 0, .sequence = 0});
+    auto there = co_await log->append({.bytes = retried});
+    REQUIRE(there.has_value());
+    CHECK(there->offsets.first == Offset(2));
+    CHECK_FALSE(there->duplicate);
+    co_await log->whenDurable(Offset(3));
+
+    int syncs = 0;
+    node.disk().setFault([&](sim::DiskOperation operation, const std::string& path) {
+      if (operation != sim::DiskOperation::sync || !path.ends_with(".log")) return 0;
+      ++syncs;
+      return EIO;
+    });
+    Buffer lost = makeBatch({.records = 1});
+    CHECK((co_await log->append({.bytes = lost})).has_value());
+    bool rejected =
+        co_await log->whenDurable(Offset(4)).then([] { return false; }, [](kj::Exception&&) { return true; });
+    CHECK(rejected);
+    CHECK(syncs == 1);
+    REQUIRE(logs.offlineReason().has_value());
+    CHECK(logs.offlineReason()->find("syncing") != std::string::npos);
+    node.disk().setFault(nullptr);
+    Buffer after = makeBatch({.records = 1});
+    CHECK((co_await log->append({.bytes = after})).errorCode() == Error::kafkaStorageError);
+    CHECK((co_await logs.open({"u", 0}, Life::idOf("u"), plainSettings())).errorCode() == Error::kafkaStorageError);
+    co_await logs.close();
+    co_await directory.close();
+    CHECK_FALSE(first.files().exists("/data/clean-shutdown"));
+  };
+  world.run([&]() -> Co<void> {
+    node.start(1, [&](Shard& first) { return body(first); });
+    co_await node.ended();
+  });
+}
+
+TEST_CASE("LogDirectory: below the free-disk floor appends are refused and reads go on; with space back they resume") {
+  sim::SimWorld world({.seed = 4});
+  sim::SimNode& node = world.addNode();
+  node.disk().setCapacity(10'000'000);
+  auto body = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.freeBytesMin = 1'000'000;
+    options.freePercentMin = 100;
+    options.reserveBytes = 100'000;
+    options.spaceCheckInterval = 10ms;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    Log* log = co_await life.open("t", plainSettings());
+    co_await put(*log, makeBatch({.records = 4}));
+    co_await world.sleep(100ms);
+    CHECK(first.files().exists("/data/reserve"));
+    node.disk().setCapacity(node.disk().used() + 900'000);
+    co_await world.sleep(100ms);
+    CHECK_FALSE(logs.writable());
+    Buffer batch = makeBatch({.records = 1});
+    CHECK((co_await log->append({.bytes = batch})).errorCode() == Error::kafkaStorageError);
+    CHECK(readAll(*log, Offset(0)).offsets == range(0, 4));
+    CHECK((co_await log->deleteRecordsTo(Offset(2))).has_value());
+    node.disk().setCapacity(10'000'000);
+    co_await world.sleep(100ms);
+    CHECK(logs.writable());
+    co_await put(*log, makeBatch({.records = 1}));
+    co_await logs.close();
+    co_await directory.close();
+  };
+  world.run([&]() -> Co<void> {
+    node.start(1, [&](Shard& first) { return body(first); });
+    co_await node.ended();
+  });
+  // On a disk that is wholly full the reserve lets the next start write its small files.
+  node.disk().setCapacity(node.disk().used());
+  auto again = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.freeBytesMin = 1'000'000;
+    options.freePercentMin = 100;
+    options.reserveBytes = 100'000;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    Log* log = co_await life.open("t", plainSettings());
+    CHECK(log->start() == Offset(2));
+    CHECK(readAll(*log, Offset(2)).offsets == range(2, 5));
+    CHECK((co_await log->deleteRecordsTo(Offset(3))).has_value());
+    co_await logs.close();
+    co_await directory.close();
+  };
+  world.run([&]() -> Co<void> {
+    node.start(1, [&](Shard& first) { return again(first); });
+    co_await node.ended();
+  });
+}
+
+TEST_CASE("Log: a clock that is a month ahead for a moment deletes nothing that is young; one that stays there does") {
+  sim::SimWorld world({.seed = 5});
+  sim::SimNode& node = world.addNode();
+  auto body = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.freeBytesMin = 0;
+    options.reserveBytes = 0;
+    options.scrubBytesPerSecond = 0;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    auto settings = plainSettings();
+    settings.segmentBytes = 1000;
+    settings.retentionMs = 7 * 86'400'000;
+    Log* log = co_await life.open("t", settings);
+    for (int i = 0; i < 10; ++i) {
+      co_await put(*log, makeBatch({.records = 1, .valueBytes = 400, .timestamp = first.wallNow().value()}));
+    }
+    co_await log->whenDurable(log->end());
+    log->setHighWatermark(log->end());
+    node.jumpWallClock(30 * 24h);
+    log->enforceRetention();
+    co_await world.sleep(400s);
+    node.jumpWallClock(-30 * 24h);
+    co_await world.sleep(700s);
+    CHECK(log->start() == Offset(0));
+    node.jumpWallClock(30 * 24h);
+    co_await world.sleep(1800s);
+    CHECK(log->start() == Offset(10));
+    co_await logs.close();
+    co_await directory.close();
+  };
+  world.run([&]() -> Co<void> {
+    node.start(1, [&](Shard& first) { return body(first); });
+    co_await node.ended();
+  });
+}
