@@ -1,5 +1,6 @@
 // Precompiled for the folders above runtime/: parsing these headers takes longer than most of our own files.
 // Only a matter of build time; no file may rely on it for its includes.
+#pragma once
 #include <algorithm>
 #include <cstdint>
 #include <functional>
