@@ -50,17 +50,16 @@ class Node:
 
     def start(self, wait=30.0):
         with open(self.log_path, "ab") as log:
+            begin = log.tell()
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=self.environment, start_new_session=True)
         deadline = time.monotonic() + wait
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"mq ended with {self.process.returncode}:\n{self.log()}")
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            if b'"event":"ready"' in self.log_path.read_bytes()[begin:]:
                 return self
-            except OSError:
-                time.sleep(0.01)
+            time.sleep(0.01)
         raise RuntimeError(f"mq is not up after {wait} s:\n{self.log()}")
 
     def stop(self, wait=30.0):
