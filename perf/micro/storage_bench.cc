@@ -62,6 +62,7 @@ config::TopicSettings settings(config::Durability durability) {
 
 Co<void> pump(Log& log, Buffer batch, size_t count, bool durable) {
   for (size_t i = 0; i < count; ++i) {
+    record::setBaseOffset(batch, Offset(0));  // as it comes from a client
     auto appended = co_await log.append({.bytes = batch, .origin = Origin::client, .leaderEpoch = LeaderEpoch(0)});
     if (!appended) throw std::runtime_error(appended.failure().message);
     if (durable) co_await log.whenDurable(appended->offsets.end);

@@ -293,8 +293,8 @@ void LogDirectory::State::join(ShardLogs& logs) { members[logs.shard.index()] = 
 
 Co<void> LogDirectory::State::leave(uint32_t index) {
   members[index] = nullptr;
-  marksChanged = true;
-  if (!offline) co_await stored();
+  marksChanged = true;  // close() stores what the last one left
+  co_return;
 }
 
 Co<OpenTicket> LogDirectory::State::prepareOpen(TopicPartition name, TopicId topic) {
@@ -530,11 +530,20 @@ Co<void> LogDirectory::State::quarantine(std::string name) {
 
 Co<void> LogDirectory::State::close() {
   for (ShardLogs* member : members) MQ_CHECK(member == nullptr, member->shard.index());
-  if (!offline && (listChanged || startsChanged || marksChanged)) co_await stored();
-  while (writing) co_await shard.after(1ms);
-  tasks.cancelAll();
-  if (offline) co_return;
-  co_await shard.run(Pool::sync, [&files = shard.files(), path = path(kCleanFile)] { files.replaceFile(path, "1\n"); });
+  try {
+    if (!offline) co_await stored();
+    while (writing) co_await shard.after(1ms);
+    tasks.cancelAll();
+    if (offline) co_return;
+    co_await shard.run(Pool::sync,
+                       [&files = shard.files(), path = path(kCleanFile)] { files.replaceFile(path, "1\n"); });
+  } catch (...) {
+    // Nothing is lost by it: the next start scans what a clean one would not.
+    kj::Exception reason = caughtException();
+    shard.log().warning("unclean-stop", "{} could not be marked as stopped cleanly: {}", options.path,
+                        describe(reason));
+    tasks.cancelAll();
+  }
 }
 
 // --- LogDirectory

@@ -259,7 +259,11 @@ class Driver {
     for (const AbortedTransaction& one : expected.aborted) {
       if (one.last >= log.start() && !(mayForget_ && one.first < log.start())) want.push_back(one);
     }
-    if (mayForget_) std::erase_if(*aborted, [&](const AbortedTransaction& one) { return one.first < log.start(); });
+    std::set<Offset> forgotten;  // markers of transactions of which only a part may be known
+    for (const AbortedTransaction& one : expected.aborted) {
+      if (mayForget_ && one.first < log.start()) forgotten.insert(one.last);
+    }
+    std::erase_if(*aborted, [&](const AbortedTransaction& one) { return forgotten.contains(one.last); });
     // Segments whose markers were deleted take their entries along; what is left has to be exact.
     INFO("[", log.start().value(), ", ", log.end().value(), "), ", log.segmentCount(), " segments, wanted from ",
          want.empty() ? -1 : want[0].first.value(), " to ", want.empty() ? -1 : want[0].last.value());
@@ -407,6 +411,7 @@ class Driver {
           model_.inFlight.push_back(sent->attempt);
           auto again = std::make_unique<Sent>();
           again->batch = sent->batch;
+          again->attempt = sent->attempt;
           again->repeat = true;
           again->repeatOf = static_cast<int64_t>(all.size());
           sent->answer = log.append({.bytes = sent->batch, .origin = origin, .leaderEpoch = LeaderEpoch(1)});
@@ -436,9 +441,9 @@ class Driver {
       auto answer = co_await *sent->answer;
       if (answer) {
         answers.push_back(*answer);
-        if (sent->repeat) {
+        // Where the first was taken back by a full disk, the repetition is the append.
+        if (sent->repeat && answers[static_cast<size_t>(sent->repeatOf)]) {
           REQUIRE(answer->duplicate);
-          REQUIRE(answers[static_cast<size_t>(sent->repeatOf)].has_value());
           REQUIRE(answer->offsets == answers[static_cast<size_t>(sent->repeatOf)]->offsets);
           continue;
         }
@@ -486,7 +491,7 @@ class Driver {
 TEST_CASE("Log: hundreds of lives with crashes, power cuts and full disks agree with a naive model") {
   int64_t appended = 0;
   const char* only = std::getenv("MQ_SEED");
-  const uint64_t seeds = 60;
+  const uint64_t seeds = 100;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     if (only != nullptr && seed != std::strtoull(only, nullptr, 10)) continue;
     INFO("repeat with MQ_SEED=", seed);
