@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
   node.run([&](Shard& first) -> Co<void> {
     Options options;
     options.path = path;
-    options.scrubBytesPerSecond = 0;
+    options.tuning.scrubBytesPerSecond = 0;
     LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
     LogShard logs(first, directory);
     using config::Durability;

@@ -6,7 +6,9 @@
 
 #include "broker/options.h"
 #include "controller/controller.h"
+#include "controller/dynamic_config.h"
 #include "controller/metadata_feed.h"
+#include "http/server.h"
 #include "kafka/server.h"
 #include "metrics/registry.h"
 #include "replica/partitions.h"
@@ -20,13 +22,17 @@ namespace {
 // What one shard holds, in the order of its construction. Built in two steps, since the controller, which lies between,
 // publishes to every shard's feed.
 struct ShardParts {
-  ShardParts(Shard& shard, storage::LogDirectory& directory, NodeId node, const config::BrokerConfig& config)
-      : logs(shard, directory), partitions(shard, node, config, logs, feed) {}
+  ShardParts(Shard& shard, storage::LogDirectory& directory, NodeId node, const NodeOptions& options)
+      : logs(shard, directory),
+        partitions(shard, node, options.config, logs, feed, metrics),
+        gauges(shard, metrics, directory, logs, partitions, options.process) {}
 
   metrics::Registry metrics;
   controller::MetadataFeed feed;
   storage::LogShard logs;
   replica::Partitions partitions;
+  ShardGauges gauges;
+  kj::Own<void> tuned;  // shard 0: the subscription to changes of settings
   std::unique_ptr<kafka::Server> server;
 };
 
@@ -39,7 +45,10 @@ class Node::Impl {
         options_(std::move(options)),
         settings_(options_.config.settings()),
         node_(settings_.nodeId),
-        directory_(first, storageOptions(settings_, options_.dataDirectory), {std::nullopt, node_}) {}
+        listeners_(listenersOf(settings_)),
+        sockets_(kafka::reserveListeners(first, listeners_)),
+        http_(startHttp()),
+        directory_(first, storageOptions(settings_, options_.dataDirectory, first.count()), {std::nullopt, node_}) {}
 
   Co<Serving> start(std::function<void(RecoveryProgress)> progress) {
     Serving serving;
@@ -50,7 +59,7 @@ class Node::Impl {
 
     for (uint32_t i = 0; i < first_.count(); ++i) {
       ShardParts* built = co_await first_.call(i, [this](Shard& shard) {
-        auto parts = std::make_unique<ShardParts>(shard, directory_, node_, options_.config);
+        auto parts = std::make_unique<ShardParts>(shard, directory_, node_, options_);
         ShardParts* pointer = parts.get();
         shard.atEnd([parts = std::move(parts)] {});  // destroyed on its own thread
         return pointer;
@@ -59,6 +68,11 @@ class Node::Impl {
     }
     std::vector<controller::MetadataFeed*> feeds;
     for (ShardParts* parts : parts_) feeds.push_back(&parts->feed);
+    parts_[0]->tuned = feeds[0]->subscribe([this](const metadata::ImageRef& image, const metadata::Delta& delta) {
+      if (!controller::changesConfigOf(node_, delta)) return;
+      config::BrokerConfig config = controller::configOf(node_, options_.config, *image);
+      directory_.tune(storageTuning(config.settings(), first_.count()));
+    });
     // Partitions without the metadata that names them: restored halfway. Not decided by the directory's age, since the
     // first start of all may have been killed before it came to the metadata log.
     bool hasPartitions = !directory_.partitions().empty();
@@ -66,37 +80,33 @@ class Node::Impl {
         first_, controllerOptions(options_.config, options_.dataDirectory, directory_.clusterId(), hasPartitions),
         std::move(feeds));
     co_await controller_->start();
+    phase_ = Phase::recovering;
     co_await recover(progress);
     // What no topic of the committed metadata claimed: only a delete record deletes, so it is moved aside.
     co_await directory_.quarantineUnknown();
 
     co_await startServers();
-    bindListeners();
     co_await registerBroker();
     acceptor_->start();
+    phase_ = Phase::serving;
 
     serving.topics = controller_->image()->topics().size();
     for (uint32_t i = 0; i < first_.count(); ++i) {
-      auto [bytes, offline] = co_await first_.call(i, [parts = parts_[i]] {
-        uint64_t bytes = 0;
-        size_t offline = 0;
-        for (const auto& row : parts->partitions.usage()) {
-          bytes += row.bytes;
-          offline += row.offline;
-        }
-        return std::pair(bytes, offline);
-      });
-      serving.bytes += bytes;
-      serving.offlinePartitions += offline;
+      auto counts = co_await first_.call(i, [parts = parts_[i]] { return parts->partitions.counts(); });
+      serving.bytes += counts.bytes;
+      serving.offlinePartitions += counts.offline;
     }
     for (const kafka::ListenerOptions& listener : listeners_) {
       serving.listening.push_back(describe(listener.name, listener.listen));
       serving.advertised.push_back(advertisedOf(listener.name));
     }
+    if (http_) serving.http = http_->local().toString();
     co_return serving;
   }
 
   Co<void> stop() {
+    phase_ = Phase::stopping;
+    sockets_.clear();
     if (acceptor_) acceptor_->stop();
     for (uint32_t i = 0; i < parts_.size(); ++i) {
       co_await first_.call(i, [parts = parts_[i]]() -> kj::Promise<void> {
@@ -107,9 +117,13 @@ class Node::Impl {
     }
     if (controller_.get() != nullptr) co_await controller_->stop();
     for (uint32_t i = 0; i < parts_.size(); ++i) {
-      co_await first_.call(i, [parts = parts_[i]] { return parts->logs.close(); });
+      co_await first_.call(i, [parts = parts_[i]] {
+        parts->partitions.close();
+        return parts->logs.close();
+      });
     }
     co_await directory_.close();
+    http_ = nullptr;
   }
 
   kj::Promise<std::string> failed() {
@@ -121,13 +135,53 @@ class Node::Impl {
   Shard& shard() { return first_; }
 
  private:
+  enum class Phase : uint8_t { starting, recovering, serving, stopping };
+
+  static std::vector<kafka::ListenerOptions> listenersOf(const config::BrokerSettings& settings) {
+    std::vector<kafka::ListenerOptions> listeners;
+    for (const config::Endpoint& endpoint : settings.listeners) {
+      listeners.push_back({.name = endpoint.listenerName(), .listen = endpoint.address});
+    }
+    return listeners;
+  }
+
+  std::unique_ptr<http::Server> startHttp() {
+    if (settings_.httpListen.empty()) return nullptr;
+    http::Options options{.listen = settings_.httpListen.front().address,
+                          .version = options_.version,
+                          .seriesMax = static_cast<size_t>(settings_.metricsSeriesMax)};
+    http::Providers providers;
+    providers.readiness = [this] { return readiness(); };
+    providers.registries = [this] {
+      std::vector<metrics::Registry*> registries;
+      for (ShardParts* parts : parts_) registries.push_back(&parts->metrics);
+      return registries;
+    };
+    return std::make_unique<http::Server>(first_, std::move(options), std::move(providers));
+  }
+
+  std::vector<http::Check> readiness() const {
+    std::string reason;
+    switch (phase_) {
+      case Phase::starting: reason = "opening the metadata"; break;
+      case Phase::recovering:
+        reason = fmt::format("recovering: {} of {} partitions are open", recovered_.opened, recovered_.total);
+        break;
+      case Phase::serving: break;
+      case Phase::stopping: reason = "stopping"; break;
+    }
+    const std::optional<std::string>& offline = directory_.offlineReason();
+    return {{.name = "serving", .ready = phase_ == Phase::serving, .reason = std::move(reason)},
+            {.name = "log directory", .ready = !offline, .reason = offline.value_or("")}};
+  }
+
   static std::string describe(const std::string& name, const Address& address) {
-    return name == kDefaultListenerName ? address.toString() : fmt::format("{}={}", name, address.toString());
+    return name == config::kDefaultListenerName ? address.toString() : fmt::format("{}={}", name, address.toString());
   }
 
   std::string advertisedOf(const std::string& listener) const {
     for (const config::Endpoint& endpoint : settings_.advertised) {
-      if (listenerName(endpoint) == listener) return Address{endpoint.host, endpoint.port}.toString();
+      if (endpoint.listenerName() == listener) return endpoint.address.toString();
     }
     return "";
   }
@@ -140,15 +194,15 @@ class Node::Impl {
     bool done = false;
     auto all = kj::joinPromises(toArray(opening)).then([&done] { done = true; }).fork();
     while (!done) {
-      co_await all.addBranch().exclusiveJoin(first_.after(500ms));
-      if (done) break;
-      RecoveryProgress sum;
+      RecoveryProgress sum;  // of all shards
       for (uint32_t i = 0; i < first_.count(); ++i) {
         auto part = co_await first_.call(i, [parts = parts_[i]] { return parts->partitions.progress(); });
         sum.opened += part.opened;
         sum.total += part.total;
       }
-      progress(sum);
+      recovered_ = sum;
+      co_await all.addBranch().exclusiveJoin(first_.after(500ms));
+      if (!done) progress(sum);
     }
   }
 
@@ -156,13 +210,6 @@ class Node::Impl {
     auto builder = kj::heapArrayBuilder<kj::Promise<void>>(promises.size());
     for (auto& promise : promises) builder.add(kj::mv(promise));
     return builder.finish();
-  }
-
-  void bindListeners() {
-    kafka::Acceptor::Options options;
-    options.connectionsMax = static_cast<size_t>(settings_.connectionsMax);
-    options.connectionsPerAddressMax = static_cast<size_t>(settings_.connectionsPerAddressMax);
-    acceptor_ = std::make_unique<kafka::Acceptor>(first_, options, listeners_, servers_);
   }
 
   Co<void> registerBroker() {
@@ -177,9 +224,9 @@ class Node::Impl {
       row.name = listener.name;
       row.port = listener.listen.port;
       for (const config::Endpoint& endpoint : settings_.advertised) {
-        if (listenerName(endpoint) != listener.name) continue;
-        row.host = endpoint.host;
-        row.port = endpoint.port != 0 ? endpoint.port : listener.listen.port;
+        if (endpoint.listenerName() != listener.name) continue;
+        row.host = endpoint.address.host;
+        row.port = endpoint.address.port;
       }
       registration.listeners.push_back(std::move(row));
     }
@@ -190,14 +237,10 @@ class Node::Impl {
   }
 
   Co<void> startServers() {
-    for (const config::Endpoint& endpoint : settings_.listeners) {
-      listeners_.push_back({.name = listenerName(endpoint), .listen = {endpoint.host, endpoint.port}});
-    }
     std::vector<replica::Partitions*> partitions;
     for (ShardParts* parts : parts_) partitions.push_back(&parts->partitions);
     for (uint32_t i = 0; i < first_.count(); ++i) {
-      kafka::ServerOptions options{node_, options_.config, listeners_, options_.dataDirectory,
-                                   directory_.directoryId()};
+      kafka::ServerOptions options{node_, options_.config, options_.dataDirectory};
       servers_.push_back(
           co_await first_.call(i, [this, i, options = std::move(options), partitions](Shard& shard) mutable {
             ShardParts& parts = *parts_[i];
@@ -207,16 +250,24 @@ class Node::Impl {
             return parts.server.get();
           }));
     }
+    kafka::Acceptor::Options options;
+    options.connectionsMax = static_cast<size_t>(settings_.connectionsMax);
+    options.connectionsPerAddressMax = static_cast<size_t>(settings_.connectionsPerAddressMax);
+    acceptor_ = std::make_unique<kafka::Acceptor>(first_, options, std::exchange(sockets_, {}), listeners_, servers_);
   }
 
   Shard& first_;
   NodeOptions options_;
   const config::BrokerSettings& settings_;
   const NodeId node_;
-  storage::LogDirectory directory_;
+  Phase phase_ = Phase::starting;
+  RecoveryProgress recovered_;
   std::vector<ShardParts*> parts_;  // by shard; each is owned by its shard
-  kj::Own<controller::Controller> controller_;
   std::vector<kafka::ListenerOptions> listeners_;
+  std::vector<kj::Own<Listener>> sockets_;  // reserved, until the acceptor has them
+  std::unique_ptr<http::Server> http_;      // null: off. Asks nothing before the constructor has ended
+  storage::LogDirectory directory_;
+  kj::Own<controller::Controller> controller_;
   std::vector<kafka::Server*> servers_;
   std::unique_ptr<kafka::Acceptor> acceptor_;
 };

@@ -1,9 +1,9 @@
 // Node: one mq process, whole. Builds the modules its roles need in the order of their dependencies, and so ends them
 // in reverse; there is no registry of globals, and no decision of theirs is taken here.
 //
-//   log directory → metadata feeds, logs and partitions of each shard → controller → recovery → registration
-//     → Kafka servers → sockets → (serving) → sockets closed, long polls answered → controller → logs flushed and
-//     sealed
+//   addresses reserved, http → log directory → metadata feeds, logs and partitions of each shard → controller →
+//   recovery → registration
+//     → Kafka servers → (serving) → sockets closed, long polls answered → controller → logs flushed and sealed → http
 //
 // Lives on shard 0; what belongs to another shard is built, used and destroyed there.
 #pragma once
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "broker/gauges.h"
 #include "config/broker_settings.h"
 #include "kafka/listener.h"
 #include "runtime/shard.h"
@@ -21,7 +22,8 @@ namespace mq::broker {
 struct NodeOptions {
   config::BrokerConfig config;
   std::string dataDirectory;  // absolute
-  bool throwAway = false;     // --dev: the directory is temporary
+  std::string version;        // shown in the metrics
+  ProcessProbe process;       // for the metrics
 };
 
 // What a person wants to know once it serves.
@@ -45,7 +47,8 @@ struct RecoveryProgress {
 
 class Node {
  public:
-  // Locks and claims the data directory and opens the metadata: blocks. Throws kj::Exception with one line of reason.
+  // Takes its addresses, then locks and claims the data directory: blocks. Throws kj::Exception with one line of
+  // reason; a port in use is found before the directory is touched.
   Node(Shard& first, NodeOptions options);
   KJ_DISALLOW_COPY(Node);
 

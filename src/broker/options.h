@@ -8,14 +8,11 @@
 
 namespace mq::broker {
 
-inline constexpr std::string_view kDefaultListenerName = "PLAINTEXT";  // of a listener without a name
-
-std::string listenerName(const config::Endpoint& endpoint);
-storage::Options storageOptions(const config::BrokerSettings& settings, const std::string& dataDirectory);
+// Limits of the node are shared out evenly over its shards.
+storage::Options storageOptions(const config::BrokerSettings& settings, const std::string& dataDirectory,
+                                uint32_t shards);
+storage::Tuning storageTuning(const config::BrokerSettings& settings, uint32_t shards);
 controller::ControllerOptions controllerOptions(const config::BrokerConfig& config, const std::string& dataDirectory,
                                                 const Uuid& clusterId, bool mustExist);
-
-// What cannot work together, although each value is right by itself; empty: nothing. One line a problem.
-std::vector<std::string> contradictions(const config::BrokerSettings& settings);
 
 }  // namespace mq::broker

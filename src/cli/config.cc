@@ -178,6 +178,13 @@ int runExplain(const Arguments& arguments) {
                           sourceName(config.configSource)));
     for (const auto& synonym : config.synonyms)
       out.write(fmt::format("    {}={} ({})\n", synonym.name, synonym.value.value_or(""), sourceName(synonym.source)));
+    // Behind our text the broker says which file, variable or flag; another broker may have other texts.
+    std::string_view said = config.documentation ? std::string_view(*config.documentation) : std::string_view();
+    for (size_t at = said.find('\n'); at < said.size();) {
+      size_t end = std::min(said.find('\n', at + 1), said.size());
+      out.write(fmt::format("    {}\n", said.substr(at + 1, end - at - 1)));
+      at = end;
+    }
   }
   out.flush();
   return exitDone;

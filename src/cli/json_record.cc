@@ -121,6 +121,33 @@ void appendJsonString(std::string& into, std::string_view text) {
   into += '"';
 }
 
+void appendJsonRecord(std::string& into, const PrintedRecord& record) {
+  auto bytes = [&](const std::optional<Bytes>& given) { given ? appendJsonBytes(into, *given) : void(into += "null"); };
+  into += "{\"topic\":";
+  appendJsonString(into, record.topic);
+  into += fmt::format(",\"partition\":{},\"offset\":{}", record.partition, record.offset);
+  if (record.timestamp) {
+    into += fmt::format(",\"ts\":{},\"tstype\":\"{}\"", *record.timestamp, record.logAppendTime ? "append" : "create");
+  }
+  if (record.leaderEpoch) into += fmt::format(",\"leaderEpoch\":{}", *record.leaderEpoch);
+  if (!record.headers.empty()) {
+    into += ",\"headers\":[";
+    for (size_t i = 0; i < record.headers.size(); ++i) {
+      into += i ? ",[" : "[";
+      appendJsonBytes(into, record.headers[i].first);
+      into += ',';
+      bytes(record.headers[i].second);
+      into += ']';
+    }
+    into += ']';
+  }
+  into += ",\"key\":";
+  bytes(record.key);
+  into += ",\"value\":";
+  bytes(record.value);
+  into += "}\n";
+}
+
 void appendJsonBytes(std::string& into, Bytes bytes) {
   if (isUtf8(bytes)) {
     appendJsonString(into, asText(bytes));

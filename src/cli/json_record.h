@@ -29,6 +29,20 @@ struct JsonRecord {
   bool logAppendTime = false;  // "tstype" said so
 };
 
+// One that is printed; what it points at belongs to others.
+struct PrintedRecord {
+  std::string_view topic;
+  int32_t partition = 0;
+  int64_t offset = 0;
+  std::optional<int64_t> timestamp;  // of what is not set the line says nothing
+  bool logAppendTime = false;
+  std::optional<int32_t> leaderEpoch;
+  std::vector<std::pair<Bytes, std::optional<Bytes>>> headers;
+  std::optional<Bytes> key;
+  std::optional<Bytes> value;
+};
+void appendJsonRecord(std::string& into, const PrintedRecord& record);  // with its newline
+
 // Unknown fields are ignored. The message says what is wrong: no value, nested JSON, a field of the wrong type.
 Result<JsonRecord> parseJsonRecord(std::string_view line);
 

@@ -111,7 +111,8 @@ bool parseTime(std::string_view text, int64_t nowMs, int64_t* ms) {
   if (text.size() == 10 && text.find('-') == std::string_view::npos && wholeNumber(text, &value))
     return *ms = value * 1000, true;
   if (text.size() > 1 && (text[0] == '-' || text[0] == '+') && duration(text.substr(1), &value)) {
-    return *ms = text[0] == '-' ? nowMs - value : nowMs + value, true;
+    if (text[0] == '-') return *ms = nowMs - value, true;
+    return !__builtin_add_overflow(nowMs, value, ms);
   }
   return calendar(text, ms);
 }
@@ -123,7 +124,8 @@ std::optional<OffsetPoint> parsePoint(std::string_view text, int64_t nowMs) {
   if (text == "end") return OffsetPoint{Kind::end, 0};
   if (text.starts_with('@')) {
     if (!parseTime(text.substr(1), nowMs, &value)) return std::nullopt;
-    return OffsetPoint{Kind::time, value};
+    // Before 1970 there is nothing, and to a broker -1 and -2 mean the end and the start.
+    return OffsetPoint{Kind::time, std::max<int64_t>(value, 0)};
   }
   if (text.starts_with("s@") || text.starts_with("e@")) {
     if (!wholeNumber(text.substr(2), &value) || value < 0) return std::nullopt;

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/json_record.h"
 
 namespace mq::cli {
 
@@ -80,6 +83,40 @@ void Table::print(Output& out) const {
     line.erase(line.find_last_not_of(' ') + 1);
     out.write(line + "\n");
   }
+}
+
+void appendEscaped(std::string& into, Bytes bytes) {
+  bool text = isUtf8(bytes);
+  for (uint8_t byte : bytes) {
+    if (byte == '\t' || byte == '\n' || (byte >= 0x20 && byte < 0x7F) || (byte >= 0x80 && text)) {
+      into += static_cast<char>(byte);
+    } else {
+      into += fmt::format("\\x{:02x}", byte);
+    }
+  }
+}
+
+std::string isoTime(int64_t milliseconds) {
+  if (milliseconds == -1) return "none";
+  // Years of four digits; beyond, the bare number says more than a date that no reader parses.
+  constexpr int64_t kFirst = -62135596800000, kEnd = 253402300800000;
+  if (milliseconds < kFirst || milliseconds >= kEnd) return fmt::format("{} ms", milliseconds);
+  std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(milliseconds)};
+  auto day = std::chrono::floor<std::chrono::days>(time);
+  std::chrono::year_month_day date(day);
+  std::chrono::hh_mm_ss clock(time - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), clock.hours().count(),
+                     clock.minutes().count(), clock.seconds().count(), clock.subseconds().count());
+}
+
+std::string absolutePath(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) fail(exitFailed, "{}: {}", path, error.message());
+  std::string text = absolute.lexically_normal().string();
+  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
 }
 
 std::string humanBytes(uint64_t bytes) {

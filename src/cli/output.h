@@ -41,7 +41,12 @@ class Table {
   std::vector<bool> numeric_;
 };
 
-std::string humanBytes(uint64_t bytes);            // "1.4 GB", powers of ten
-std::string humanDuration(uint64_t milliseconds);  // "3 d 4 h", "12 ms"
+// For a terminal: bytes that do not print as \xHH. Text that is no UTF-8 is escaped byte by byte.
+void appendEscaped(std::string& into, Bytes bytes);
+
+std::string isoTime(int64_t milliseconds);          // "2026-11-30T08:00:00.000Z"; "none" for -1
+std::string absolutePath(const std::string& path);  // ends the command if it cannot be had
+std::string humanBytes(uint64_t bytes);             // "1.4 GB", powers of ten
+std::string humanDuration(uint64_t milliseconds);   // "3 d 4 h", "12 ms"
 
 }  // namespace mq::cli

@@ -165,18 +165,36 @@ bool setsSecurity(const Arguments& arguments) {
   return false;
 }
 
-class Producer {
- public:
-  Producer(const Arguments& arguments, Run& run, size_t recordBytesMax) : run_(run) {
-    std::string acks = arguments.text("acks", "all");
+// What the flags ask for, checked before any broker is asked for anything.
+struct Wanted {
+  explicit Wanted(const Arguments& arguments) : acks(arguments.text("acks", "all")), key(arguments.text("key")) {
     if (acks != "0" && acks != "1" && acks != "all" && acks != "-1")
       fail(exitUsage, "--acks takes 0, 1 or all, not '{}'", acks);
-    int64_t timeout = arguments.number("timeout", 1, 86'400'000).value_or(30'000);
+    timeoutMs = arguments.number("timeout", 1, 86'400'000).value_or(30'000);
+    if (auto given = arguments.number("partition", 0, INT32_MAX)) partition = static_cast<int32_t>(*given);
+    for (const std::string& header : arguments.all("header")) {
+      size_t equals = header.find('=');
+      if (equals == std::string::npos || equals == 0) fail(exitUsage, "-H {}: it takes NAME=VALUE", header);
+      headers.emplace_back(header.substr(0, equals), header.substr(equals + 1));
+    }
+  }
+
+  std::string acks;
+  int64_t timeoutMs = 0;
+  int32_t partition = -1;  // by key
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::optional<std::string> key;
+};
+
+class Producer {
+ public:
+  Producer(const Arguments& arguments, Wanted wanted, Run& run, size_t recordBytesMax)
+      : run_(run), wanted_(std::move(wanted)) {
     Properties properties = {
-        {"acks", acks},
-        {"enable.idempotence", acks == "all" || acks == "-1" ? "true" : "false"},
+        {"acks", wanted_.acks},
+        {"enable.idempotence", wanted_.acks == "all" || wanted_.acks == "-1" ? "true" : "false"},
         {"compression.codec", arguments.text("compression", "none")},
-        {"message.timeout.ms", std::to_string(timeout)},
+        {"message.timeout.ms", std::to_string(wanted_.timeoutMs)},
         {"message.max.bytes", std::to_string(std::clamp<size_t>(recordBytesMax, 1000, 1'000'000'000))},
         {"batch.size", "1000000"},
         {"linger.ms", "5"},
@@ -188,29 +206,22 @@ class Producer {
     };
     handle_ = makeHandle(RD_KAFKA_PRODUCER, arguments, properties, &run,
                          [](rd_kafka_conf_t* conf) { rd_kafka_conf_set_dr_msg_cb(conf, onDelivery); });
-    if (auto partition = arguments.number("partition", 0, INT32_MAX)) partition_ = static_cast<int32_t>(*partition);
-    for (const std::string& header : arguments.all("header")) {
-      size_t equals = header.find('=');
-      if (equals == std::string::npos || equals == 0) fail(exitUsage, "-H {}: it takes NAME=VALUE", header);
-      headers_.emplace_back(header.substr(0, equals), header.substr(equals + 1));
-    }
-    key_ = arguments.text("key");
     keepPartition_ = arguments.has("keep-partition");
-    oneTo_ = arguments.has("chunk") && partition_ < 0 ? 0 : partition_;
+    oneTo_ = arguments.has("chunk") && wanted_.partition < 0 ? 0 : wanted_.partition;
   }
 
   void send(const std::string& topic, const InputRecord& record) {
     rd_kafka_headers_t* headers = nullptr;
     const JsonRecord* json = record.json;
-    if (!headers_.empty() || (json && !json->headers.empty())) {
-      headers = rd_kafka_headers_new(headers_.size() + (json ? json->headers.size() : 0));
+    if (!wanted_.headers.empty() || (json && !json->headers.empty())) {
+      headers = rd_kafka_headers_new(wanted_.headers.size() + (json ? json->headers.size() : 0));
       if (json) {
         for (const auto& [name, value] : json->headers) {
           rd_kafka_header_add(headers, name.data(), static_cast<ssize_t>(name.size()),
                               value ? notNull(*value) : nullptr, value ? static_cast<ssize_t>(value->size()) : 0);
         }
       }
-      for (const auto& [name, value] : headers_) {
+      for (const auto& [name, value] : wanted_.headers) {
         rd_kafka_header_add(headers, name.data(), static_cast<ssize_t>(name.size()), value.data(),
                             static_cast<ssize_t>(value.size()));
       }
@@ -220,9 +231,13 @@ class Producer {
       if (json->key) key = Bytes(*json->key);
       if (json->value) value = Bytes(*json->value);
     }
-    if (!key && key_) key = asBytes(*key_);
+    if (!key && wanted_.key) key = asBytes(*wanted_.key);
     int32_t partition = json && keepPartition_ && json->partition ? *json->partition : oneTo_;
     int64_t timestamp = json ? json->timestamp.value_or(0) : 0;
+    if (json && json->timestamp == 0 && !std::exchange(warnedOfZero_, true)) {
+      fmt::print(stderr, "mq: {} {}: \"ts\":0 cannot be sent (to librdkafka it means no time): it becomes now\n",
+                 run_.unit, record.number);
+    }
     for (;;) {
       rd_kafka_resp_err_t error = enqueue(topic, partition, record.number, key, value, timestamp, headers);
       if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -288,11 +303,10 @@ class Producer {
 
   Run& run_;
   Handle handle_;
-  int32_t partition_ = -1;
+  Wanted wanted_;
   int32_t oneTo_ = -1;
   bool keepPartition_ = false;
-  std::vector<std::pair<std::string, std::string>> headers_;
-  std::optional<std::string> key_;
+  bool warnedOfZero_ = false;
 };
 
 class Progress {
@@ -332,9 +346,10 @@ int runProduce(const Arguments& arguments) {
   run.unit = options.framing == Framing::delimited || options.framing == Framing::json ? "line"
              : options.framing == Framing::chunks                                      ? "chunk"
                                                                                        : "record";
+  Wanted wanted(arguments);
   Topics topics(arguments, !setsSecurity(arguments));
   size_t batchBytesMax = topic ? topics.ensure(*topic) : kRecordBytesMaxDefault;
-  Producer producer(arguments, run, batchBytesMax);
+  Producer producer(arguments, std::move(wanted), run, batchBytesMax);
   options.recordBytesMax =
       options.framing == Framing::json ? std::max<size_t>(batchBytesMax, 1 << 20) * 8 : batchBytesMax;
   if (options.chunkBytes > batchBytesMax) {

@@ -10,53 +10,32 @@ namespace {
 
 Bytes bytesOf(const void* data, size_t size) { return {static_cast<const uint8_t*>(data), size}; }
 
-void appendEscaped(std::string& into, Bytes bytes) {
-  bool text = isUtf8(bytes);
-  for (uint8_t byte : bytes) {
-    if (byte == '\t' || byte == '\n' || (byte >= 0x20 && byte < 0x7F) || (byte >= 0x80 && text)) {
-      into += static_cast<char>(byte);
-    } else {
-      into += fmt::format("\\x{:02x}", byte);
-    }
-  }
+std::optional<Bytes> maybeBytes(const void* data, size_t size) {
+  if (data == nullptr) return std::nullopt;
+  return bytesOf(data, size);
 }
 
 void appendJson(std::string& into, const rd_kafka_message_t& message) {
-  auto bytes = [&](const void* data, size_t size) {
-    if (data)
-      appendJsonBytes(into, bytesOf(data, size));
-    else
-      into += "null";
-  };
-  into += "{\"topic\":";
-  appendJsonString(into, rd_kafka_topic_name(message.rkt));
-  into += fmt::format(",\"partition\":{},\"offset\":{}", message.partition, message.offset);
+  PrintedRecord record;
+  record.topic = rd_kafka_topic_name(message.rkt);
+  record.partition = message.partition;
+  record.offset = message.offset;
   rd_kafka_timestamp_type_t type;
   int64_t timestamp = rd_kafka_message_timestamp(&message, &type);
-  if (type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE) {
-    into += fmt::format(",\"ts\":{},\"tstype\":\"{}\"", timestamp,
-                        type == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME ? "append" : "create");
-  }
+  if (type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE) record.timestamp = timestamp;
+  record.logAppendTime = type == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME;
   rd_kafka_headers_t* headers = nullptr;
   if (rd_kafka_message_headers(&message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    into += ",\"headers\":[";
     const char* name;
     const void* value;
     size_t size;
     for (size_t i = 0; rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
-      into += i ? ",[" : "[";
-      appendJsonBytes(into, asBytes(name));
-      into += ',';
-      bytes(value, size);
-      into += ']';
+      record.headers.emplace_back(asBytes(name), maybeBytes(value, size));
     }
-    into += ']';
   }
-  into += ",\"key\":";
-  bytes(message.key, message.key_len);
-  into += ",\"value\":";
-  bytes(message.payload, message.len);
-  into += "}\n";
+  record.key = maybeBytes(message.key, message.key_len);
+  record.value = maybeBytes(message.payload, message.len);
+  appendJsonRecord(into, record);
 }
 
 }  // namespace

@@ -13,11 +13,11 @@
 #include <filesystem>
 
 #include "broker/node.h"
-#include "broker/options.h"
 #include "cli/commands.h"
 #include "cli/json_record.h"
 #include "cli/output.h"
 #include "config/broker_settings.h"
+#include "runtime/process.h"
 #include "runtime/tasks.h"
 #include "runtime/uv/log.h"
 #include "runtime/uv/node.h"
@@ -91,9 +91,6 @@ config::BrokerConfig loadConfig(const Arguments& arguments, const std::string& t
   if (!loaded) {
     for (const config::Problem& problem : loaded.error())
       problems += (problems.empty() ? "" : "\nmq: ") + problem.toString();
-  } else {
-    for (const std::string& line : broker::contradictions(loaded->settings()))
-      problems += (problems.empty() ? "" : "\nmq: ") + line;
   }
   if (!problems.empty()) fail(exitUsage, "{}", problems);
   return std::move(*loaded);
@@ -137,13 +134,6 @@ class TemporaryDirectory {
  private:
   std::string path_;
 };
-
-std::string absolutePath(const std::string& path) {
-  std::error_code error;
-  std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  if (error) fail(exitFailed, "data.dir {}: {}", path, error.message());
-  return absolute.lexically_normal().string();
-}
 
 bool isLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
@@ -192,7 +182,8 @@ class Announcement {
     out += fmt::format("data       {} ({}{}{})\n", directory_, state,
                        serving.wasClean || serving.newDirectory ? "" : ", recovered",
                        dev_ ? "; --dev: thrown away at the end" : "");
-    out += fmt::format("listening  {}; clients are sent to {}\n", joined(serving.listening), advertisedText(serving));
+    out += fmt::format("listening  {}; clients are sent to {}{}\n", joined(serving.listening), advertisedText(serving),
+                       serving.http.empty() ? "" : fmt::format("; http://{}/metrics", serving.http));
     out += durability() == "fsync" ? "durability fsync: acknowledged means synced to the disk\n"
                                    : "durability page-cache: acknowledged records can be lost with the power\n";
     if (serving.offlinePartitions > 0)
@@ -219,8 +210,10 @@ class Announcement {
     list(serving.listening);
     out += "],\"advertised\":[";
     list(serving.advertised);
+    out += "],\"http\":";
+    serving.http.empty() ? void(out += "null") : appendJsonBytes(out, asBytes(serving.http));
     out +=
-        fmt::format("],\"durability\":\"{}\",\"throw_away\":{},\"ready_ms\":{}}}\n", durability(), dev_, milliseconds);
+        fmt::format(",\"durability\":\"{}\",\"throw_away\":{},\"ready_ms\":{}}}\n", durability(), dev_, milliseconds);
     return out;
   }
 
@@ -240,19 +233,24 @@ int runServe(const Arguments& arguments) {
   }
   std::string directory = absolutePath(settings.dataDir);
   auto log = stderrLogger(levelOf(settings.logDetail), styleOf(settings.logFormat));
-  for (const config::Endpoint& listener : settings.listeners) {
-    if (isLoopback(listener.host)) continue;
-    log->warning("open-listener", "{} is reachable from other machines, without authentication", listener.toString());
+  std::vector<std::string> open;
+  for (const auto* listeners : {&settings.listeners, &settings.httpListen}) {
+    for (const config::Endpoint& listener : *listeners) {
+      if (!isLoopback(listener.address.host)) open.push_back(listener.toString());
+    }
   }
+  if (!open.empty())
+    log->warning("open-listener", "{}: reachable from other machines, without authentication", joined(open));
 
   UvNodeOptions options;
   options.shards = static_cast<uint32_t>(settings.shards);
+  options.backgroundThreads = static_cast<uint32_t>(settings.recoveryThreads);
   options.syncThreads = static_cast<uint32_t>(std::max(settings.syncThreads * 2, 2));
   int exitCode = exitDone;
   UvNode world(options, *log);
   world.run([&](Shard& first) -> Co<void> {
     std::string stopped;  // why it ends, when it is not a signal
-    broker::Node node(first, {loaded, directory, arguments.has("dev")});
+    broker::Node node(first, {loaded, directory, MQ_VERSION, processUsage});
     auto started = node.start([&](broker::RecoveryProgress progress) {
       log->info("recovery", "{} of {} partitions recovered", progress.opened, progress.total);
     });
@@ -265,9 +263,18 @@ int runServe(const Arguments& arguments) {
       Announcement(settings, directory, arguments.has("dev")).print(serving, took.count());
       return node.failed().then([&](std::string&& reason) { stopped = std::move(reason); });
     });
-    co_await serve.exclusiveJoin(world.signal().then([&](int number) { signal = number; }));
-    // From here a second signal has the system's default effect: at once.
-    if (!stopped.empty()) {
+    std::optional<kj::Exception> failure;
+    try {
+      co_await serve.exclusiveJoin(world.signal().then([&](int number) { signal = number; }));
+    } catch (...) {
+      failure.emplace(caughtException());
+    }
+    // From here a second signal ends it at once, whatever the loop does. Not by the system's default, which is to
+    // ignore it when we are process 1 of a container.
+    for (int number : {SIGINT, SIGTERM}) std::signal(number, [](int again) { ::_exit(128 + again); });
+    if (failure) {
+      exitCode = exitFailed;  // said at the end, where it is seen
+    } else if (!stopped.empty()) {
       log->error("node-failed", "{}", stopped);
       exitCode = exitFailed;
     } else if (ready) {
@@ -281,6 +288,7 @@ int runServe(const Arguments& arguments) {
                  mq::describe(exception));
       exitCode = exitFailed;
     }
+    if (failure) kj::throwFatalException(kj::mv(*failure));
   });
   return exitCode;
 }

@@ -147,7 +147,7 @@ constexpr Setting kLog[] = {
      .field = &kField<&B::recoveryThreads>,
      .min = 1,
      .max = 64,
-     .doc = "Threads that check logs after a crash."},
+     .doc = "Threads that check logs after a crash, and scrub and delete them later."},
     {.name = "log.sync.threads",
      .field = &kField<&B::syncThreads>,
      .min = 1,
@@ -186,7 +186,10 @@ constexpr Setting kLog[] = {
      .doc = "How fast sealed segments are read again and checked for bit rot. 0: not at all."},
     {.name = "io.uring.enable",
      .field = &kField<&B::ioUring>,
-     .doc = "Whether io_uring may be used where it is faster. UV_USE_IO_URING=0 in the environment turns it off, too."},
+     .doc =
+         "This version makes no use of io_uring, whatever this says: Debian 12's libuv has none, and disks are written "
+         "by plain calls. Kept, like UV_USE_IO_URING=0 in the environment, so that scripts that turn it off work with "
+         "every version."},
     {.name = "producer.id.expiration.ms",
      .field = &kField<&B::producerIdExpirationMs>,
      .min = 1,
@@ -210,7 +213,8 @@ constexpr Setting kCleaner[] = {
      .min = 0,
      .max = 64,
      .change = Change::live,
-     .doc = "Threads for compaction."},
+     .doc =
+         "Threads for compaction. This version keeps compacted topics whole: the three settings have no effect yet."},
     {.name = "log.cleaner.io.max.bytes.per.second",
      .field = &kField<&B::cleanerBytesPerSecond>,
      .min = 0,
@@ -331,33 +335,33 @@ std::vector<std::string> contradictions(const BrokerSettings& s) {
   std::set<std::string> names, addresses;
   if (s.listeners.empty() && s.roles.broker) found.emplace_back("listeners: a broker needs at least one");
   for (const Endpoint& listener : s.listeners) {
-    if (!names.insert(listener.name).second) {
+    if (!names.insert(listener.listenerName()).second) {
       found.push_back(listener.name.empty() ? "listeners: more than one has no name; write NAME=HOST:PORT"
                                             : fmt::format("listeners: two have the name {}", listener.name));
     }
-    Endpoint bare{"", listener.host, listener.port};
-    if (listener.port != 0 && !addresses.insert(bare.toString()).second) {
-      found.push_back(fmt::format("listeners: {} is given twice", bare.toString()));
+    std::string address = listener.address.toString();
+    if (listener.address.port != 0 && !addresses.insert(address).second) {
+      found.push_back(fmt::format("listeners: {} is given twice", address));
     }
   }
   std::set<std::string> advertised;
   for (const Endpoint& endpoint : s.advertised) {
-    if (isWildcard(endpoint.host)) {
+    if (isWildcard(endpoint.address.host)) {
       found.push_back(
           fmt::format("advertised.listeners: {} is no address that a client could connect to; name the host as clients "
                       "see it, or leave it out to tell each client the address that it reached",
                       endpoint.toString()));
-    } else if (endpoint.port == 0) {
+    } else if (endpoint.address.port == 0) {
       found.push_back(fmt::format("advertised.listeners: {} needs a port", endpoint.toString()));
     }
-    if (!names.contains(endpoint.name)) {
+    if (!names.contains(endpoint.listenerName())) {
       found.push_back(
           endpoint.name.empty()
               ? fmt::format("advertised.listeners: {} has no name, but every listener has one; write NAME={}",
                             endpoint.toString(), endpoint.toString())
               : fmt::format("advertised.listeners: there is no listener with the name {}", endpoint.name));
     }
-    if (!advertised.insert(endpoint.name).second) {
+    if (!advertised.insert(endpoint.listenerName()).second) {
       found.push_back(fmt::format("advertised.listeners: two are for the listener {}",
                                   endpoint.name.empty() ? "without a name" : endpoint.name));
     }

@@ -15,25 +15,28 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/types.h"
 #include "config/topic_settings.h"
 
 namespace mq::config {
 
-// [NAME=]HOST:PORT; an IPv6 host is written in brackets and held without them.
+inline constexpr std::string_view kDefaultListenerName = "PLAINTEXT";  // of a listener without a name
+
+// [NAME=]HOST:PORT
 struct Endpoint {
-  std::string name;  // pairs a listener with its advertised address; "" is the one without a name
-  std::string host;
-  uint16_t port = 0;
+  std::string name;  // as written; may be empty
+  Address address;
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
+  // What pairs a listener with its advertised address.
+  std::string listenerName() const { return name.empty() ? std::string(kDefaultListenerName) : name; }
   std::string toString() const;
 };
 
 // ID@HOST:PORT
 struct Voter {
   int32_t id = 0;
-  std::string host;
-  uint16_t port = 0;
+  Address address;
   friend bool operator==(const Voter&, const Voter&) = default;
   std::string toString() const;
 };
@@ -59,11 +62,11 @@ struct BrokerSettings {
   LogFormat logFormat = LogFormat::automatic;
 
   // Addresses.
-  std::vector<Endpoint> listeners = {{"", "127.0.0.1", 9092}};
+  std::vector<Endpoint> listeners = {{"", {"127.0.0.1", 9092}}};
   std::vector<Endpoint> advertised;  // of a listener not named here: what the client connected to
-  std::vector<Endpoint> peerListen = {{"", "127.0.0.1", 9093}};  // exactly one
-  std::vector<Endpoint> httpListen;                              // none: off; otherwise exactly one
-  std::vector<Voter> controllers;                                // none: this node alone
+  std::vector<Endpoint> peerListen = {{"", {"127.0.0.1", 9093}}};  // exactly one
+  std::vector<Endpoint> httpListen;                                // none: off; otherwise exactly one
+  std::vector<Voter> controllers;                                  // none: this node alone
 
   // Connections and requests.
   int32_t requestBytesMax = 104857600;     // of one frame

@@ -46,52 +46,6 @@ std::string unitHint(const Setting& row, std::string_view text) {
   return {};
 }
 
-// HOST:PORT with brackets round IPv6.
-Complaint parseHostPort(std::string_view text, std::string& host, uint16_t& port) {
-  if (text.find("://") != std::string_view::npos) return fmt::format("'{}' is a URL; write NAME=HOST:PORT", text);
-  std::string_view name, number;
-  if (text.starts_with('[')) {
-    size_t close = text.find(']');
-    if (close == std::string_view::npos || close + 1 >= text.size() || text[close + 1] != ':') {
-      return fmt::format("'{}' needs the form [HOST]:PORT", text);
-    }
-    name = text.substr(1, close - 1);
-    number = text.substr(close + 2);
-    bool numeric = std::all_of(name.begin(), name.end(), [](char c) {
-      return isDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || c == ':' || c == '.' || c == '%';
-    });
-    if (!numeric || name.find(':') == std::string_view::npos) {
-      return fmt::format("'{}' has no IPv6 address in its brackets", text);
-    }
-  } else {
-    size_t colon = text.rfind(':');
-    if (colon == std::string_view::npos) return fmt::format("'{}' has no port; write HOST:PORT", text);
-    name = text.substr(0, colon);
-    number = text.substr(colon + 1);
-    if (name.find(':') != std::string_view::npos) {
-      return fmt::format("'{}' has several colons; write an IPv6 address as [HOST]:PORT", text);
-    }
-  }
-  if (name.empty()) return fmt::format("'{}' has no host; 0.0.0.0 is all addresses", text);
-  for (char c : name) {
-    if (static_cast<unsigned char>(c) <= ' ' || c == '/' || c == '@' || c == '=' || c == '"' || c == 0x7f) {
-      return fmt::format("'{}' has a character in its host that no host has", text);
-    }
-  }
-  unsigned value = 0;
-  auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (number.empty() || error != std::errc() || end != number.data() + number.size() || value > 65535) {
-    return fmt::format("'{}' has no port between 0 and 65535", text);
-  }
-  host = std::string(name);
-  port = static_cast<uint16_t>(value);
-  return {};
-}
-
-std::string hostPort(const std::string& host, uint16_t port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
-}
-
 template <class T>
 std::string joinPrinted(const std::vector<T>& items) {
   std::vector<std::string> texts;
@@ -313,7 +267,9 @@ Complaint Codec<std::vector<Endpoint>>::parse(const Setting&, std::string_view t
         if (!word) return fmt::format("has an item '{}' whose name has other than letters, digits and _ - .", item);
       }
     }
-    if (Complaint wrong = parseHostPort(address, endpoint.host, endpoint.port)) return "is wrong: " + *wrong;
+    Result<Address> parsed = Address::parse(address);
+    if (!parsed) return "is wrong: " + parsed.failure().message;
+    endpoint.address = std::move(*parsed);
     endpoints.push_back(std::move(endpoint));
   }
   into = std::move(endpoints);
@@ -334,9 +290,9 @@ Complaint Codec<std::vector<Voter>>::parse(const Setting& row, std::string_view 
       return fmt::format("has an item '{}' that does not begin with ID@", item);
     }
     voter.id = static_cast<int32_t>(id);
-    if (Complaint wrong = parseHostPort(std::string_view(item).substr(at + 1), voter.host, voter.port)) {
-      return "is wrong: " + *wrong;
-    }
+    Result<Address> parsed = Address::parse(std::string_view(item).substr(at + 1));
+    if (!parsed) return "is wrong: " + parsed.failure().message;
+    voter.address = std::move(*parsed);
     voters.push_back(std::move(voter));
   }
   into = std::move(voters);
@@ -344,7 +300,7 @@ Complaint Codec<std::vector<Voter>>::parse(const Setting& row, std::string_view 
 }
 std::string Codec<std::vector<Voter>>::print(const std::vector<Voter>& value) { return joinPrinted(value); }
 
-std::string Endpoint::toString() const { return (name.empty() ? "" : name + "=") + hostPort(host, port); }
-std::string Voter::toString() const { return fmt::format("{}@{}", id, hostPort(host, port)); }
+std::string Endpoint::toString() const { return (name.empty() ? "" : name + "=") + address.toString(); }
+std::string Voter::toString() const { return fmt::format("{}@{}", id, address.toString()); }
 
 }  // namespace mq::config

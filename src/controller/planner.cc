@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "controller/dynamic_config.h"
 #include "controller/placement.h"
 
 namespace mq::controller {
@@ -223,8 +224,7 @@ Uuid newId(Prng& random) {
 }
 
 config::BrokerConfig Planner::effective(const Image& image) const {
-  return options_.config.withDynamic(*image.configs({ResourceType::broker, ""}),
-                                     *image.configs({ResourceType::broker, fmt::to_string(options_.node.value())}));
+  return configOf(options_.node, options_.config, image);
 }
 
 Plan<CreateTopicsResponse> Planner::createTopics(Now now, const CreateTopicsRequest& request) const {

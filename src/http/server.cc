@@ -207,8 +207,9 @@ class Server::Impl {
       }
     }
     metrics::Snapshot all;
-    for (uint32_t shard = 0; shard < providers_.registries.size(); ++shard) {
-      metrics::Registry* registry = providers_.registries[shard];
+    std::vector<metrics::Registry*> registries = providers_.registries();
+    for (uint32_t shard = 0; shard < registries.size(); ++shard) {
+      metrics::Registry* registry = registries[shard];
       metrics::Cursor cursor;
       while (!cursor.done) {
         auto [part, reached] = co_await shard_.call(shard, [registry, detail, cursor]() mutable {

@@ -40,8 +40,9 @@ struct Check {
 };
 
 struct Providers {
-  std::function<std::vector<Check>()> readiness;  // on the server's shard
-  std::vector<metrics::Registry*> registries;     // by shard; they outlive the server's last scrape
+  // Both are called on the server's shard, for each request that asks.
+  std::function<std::vector<Check>()> readiness;
+  std::function<std::vector<metrics::Registry*>()> registries;  // by shard, as far as they exist; they stay
 };
 
 class Server {

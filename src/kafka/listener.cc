@@ -17,13 +17,19 @@ class Acceptor::Ticket {
   Acceptor& acceptor_;
 };
 
-Acceptor::Acceptor(Shard& shard, Options options, std::vector<ListenerOptions>& listeners, std::vector<Server*> servers)
-    : shard_(shard), options_(options), servers_(std::move(servers)), tasks_(shard.log(), "accept-failed") {
+std::vector<kj::Own<Listener>> reserveListeners(Shard& shard, std::vector<ListenerOptions>& listeners) {
+  std::vector<kj::Own<Listener>> sockets;
   for (ListenerOptions& listener : listeners) {
-    auto socket = shard_.network().listen(listener.listen);
-    listener.listen.port = socket->local().port;
-    bound_.push_back({kj::mv(socket), &listener});
+    sockets.push_back(shard.network().reserve(listener.listen));
+    listener.listen.port = sockets.back()->local().port;
   }
+  return sockets;
+}
+
+Acceptor::Acceptor(Shard& shard, Options options, std::vector<kj::Own<Listener>> sockets,
+                   const std::vector<ListenerOptions>& listeners, std::vector<Server*> servers)
+    : shard_(shard), options_(options), servers_(std::move(servers)), tasks_(shard.log(), "accept-failed") {
+  for (size_t i = 0; i < listeners.size(); ++i) bound_.push_back({kj::mv(sockets[i]), &listeners[i]});
 }
 
 void Acceptor::start() {

@@ -14,6 +14,10 @@
 
 namespace mq::kafka {
 
+// Has the addresses, so that a port in use is found before anything else is done; clients are refused until
+// Acceptor::start(). A port of 0 becomes the real one. Throws kj::Exception that names the address and the reason.
+std::vector<kj::Own<Listener>> reserveListeners(Shard& shard, std::vector<ListenerOptions>& listeners);
+
 class Acceptor {
  public:
   struct Options {
@@ -21,9 +25,10 @@ class Acceptor {
     size_t connectionsPerAddressMax = SIZE_MAX;
   };
 
-  // Binds every listener; throws kj::Exception that names the address and the reason. Nobody is served before start().
-  // `listeners` outlive the acceptor and the servers' connections; a port of 0 becomes the real one in them.
-  Acceptor(Shard& shard, Options options, std::vector<ListenerOptions>& listeners, std::vector<Server*> servers);
+  // `sockets` are those of reserveListeners(). Nobody is served before start(). `listeners` outlive the acceptor and
+  // the servers' connections.
+  Acceptor(Shard& shard, Options options, std::vector<kj::Own<Listener>> sockets,
+           const std::vector<ListenerOptions>& listeners, std::vector<Server*> servers);
   KJ_DISALLOW_COPY(Acceptor);
 
   void start();

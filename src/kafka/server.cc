@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "controller/dynamic_config.h"
 
 namespace mq::kafka {
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr Duration kSweepEvery = 1s;
 constexpr Duration kOpenedWithin = 1s;
+constexpr Duration kDrainAtMost = 3s;
 constexpr size_t kReserveShare = 8;  // of the request memory, for small requests
 
 BufferPool::Options poolOptions(const config::BrokerSettings& settings, uint32_t shards) {
@@ -29,6 +31,7 @@ Server::Server(Shard& shard, ServerOptions options, controller::MetadataFeed& fe
       controller_(controller),
       partitions_(std::move(partitions)),
       config_(options_.config),
+      registry_(metrics),
       metrics_(metrics.shard),
       apiMetrics_(apis().size()),
       pool_(poolOptions(settings(), shard.count())),
@@ -47,14 +50,23 @@ Server::Server(Shard& shard, ServerOptions options, controller::MetadataFeed& fe
 Server::~Server() noexcept(false) {}
 
 void Server::imageChanged(const metadata::ImageRef& image, const metadata::Delta& delta) {
-  bool mine = std::ranges::any_of(delta.configs, [&](const metadata::ConfigResource& resource) {
-    return resource.type == metadata::ResourceType::broker &&
-           (resource.name.empty() || resource.name == std::to_string(options_.node.value()));
-  });
-  if (!mine) return;
-  config_ = options_.config.withDynamic(
-      *image->configs({metadata::ResourceType::broker, ""}),
-      *image->configs({metadata::ResourceType::broker, std::to_string(options_.node.value())}));
+  if (controller::changesConfigOf(options_.node, delta)) {
+    config_ = controller::configOf(options_.node, options_.config, *image);
+  }
+  for (const metadata::TopicRef& topic : delta.deleted) {
+    fetched_.erase(fetched_.lower_bound({topic->id, 0}), fetched_.upper_bound({topic->id, INT32_MAX}));
+  }
+}
+
+void Server::countFetched(const TopicIdPartition& id, uint64_t bytes) {
+  auto found = fetched_.find(id);
+  if (found == fetched_.end()) {
+    metadata::TopicRef topic = image().topic(id.topic);
+    if (topic == nullptr) return;  // deleted meanwhile
+    found = fetched_.try_emplace(id).first;
+    found->second.shown = registry_.add(found->second.counters, {.value = topic->name, .partition = id.partition});
+  }
+  found->second.counters.fetchedBytes.add(bytes);
 }
 
 void Server::serve(kj::Own<Stream> stream, const ListenerOptions& listener, kj::Own<void> ticket) {
@@ -81,6 +93,13 @@ kj::Promise<void> Server::drain() {
   if (connections_.empty()) return kj::READY_NOW;
   auto paf = kj::newPromiseAndFulfiller<void>();
   drained_ = kj::mv(paf.fulfiller);
+  // Logs are still to be flushed and sealed: a client that does not take its answers must not use up the time for that.
+  Duration atMost = std::min<Duration>(kDrainAtMost, std::chrono::milliseconds(settings().shutdownTimeoutMs) / 2);
+  tasks_.add(shard_.after(atMost).then([this] {
+    std::vector<Connection*> left;
+    for (const auto& [id, connection] : connections_) left.push_back(connection);
+    for (Connection* connection : left) connection->abort("it does not take its answers, and the broker is stopping");
+  }));
   return kj::mv(paf.promise);
 }
 

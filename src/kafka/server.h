@@ -26,9 +26,7 @@ namespace mq::kafka {
 struct ServerOptions {
   NodeId node{1};
   config::BrokerConfig config;  // as started; dynamic values are put on top of it here
-  std::vector<ListenerOptions> listeners;
-  std::string logDirectory;  // where the partitions lie, for DescribeLogDirs
-  Uuid logDirectoryId;
+  std::string logDirectory;     // where the partitions lie, for DescribeLogDirs
 };
 
 class Server {
@@ -63,6 +61,7 @@ class Server {
   uint64_t nextWaitToken() { return (nextWait_++ << 10) | shard_.index(); }  // unique in the node
   metrics::ShardMetrics& metrics() { return metrics_; }
   metrics::ApiMetrics& metrics(const Api& api) { return apiMetrics_[indexOf(api)]; }
+  void countFetched(const TopicIdPartition& id, uint64_t bytes);
   // Work that outlives the connection that asked for it, such as an append.
   Tasks& tasks() { return tasks_; }
 
@@ -93,9 +92,16 @@ class Server {
   controller::ControllerClient controller_;
   std::vector<replica::Partitions*> partitions_;
   config::BrokerConfig config_;
+  metrics::Registry& registry_;
   metrics::ShardMetrics& metrics_;
   std::vector<metrics::ApiMetrics> apiMetrics_;  // by place in apis()
   std::vector<metrics::Registration> apiRegistrations_;
+  // Of each partition that this shard has sent records of; the partition itself may live on another.
+  struct Fetched {
+    metrics::PartitionMetrics counters;
+    metrics::Registration shown;
+  };
+  std::map<TopicIdPartition, Fetched> fetched_;
   BufferPool pool_;
   FetchSessions fetchSessions_;
   uint64_t nextWait_ = 1;

@@ -54,9 +54,15 @@ void Partition::setSettings(const config::TopicSettings& settings) {
   advanceHighWatermark();
 }
 
+void Partition::show(metrics::Registry& registry) {
+  shown_ = registry.add(log_->metrics(), {.value = name_.topic, .partition = name_.partition},
+                        [this] { log_->refreshMetrics(); });
+}
+
 void Partition::stop(const Failure& why) {
   if (stopped_) return;
   stopped_ = why;
+  shown_ = {};
   if (log_) log_->observe(nullptr);
   log_ = nullptr;
   for (Waiting& waiting : waiting_) waiting.passed->fulfill();  // they look at stopped_

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "metadata/image.h"
+#include "metrics/registry.h"
 #include "runtime/file.h"
 #include "storage/log.h"
 
@@ -108,6 +109,7 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
 
   const TopicPartition& name() const { return name_; }
   const TopicIdPartition& id() const { return id_; }
+  bool isLeader() const { return leader_ == self_; }
   LeaderEpoch leaderEpoch() const { return leaderEpoch_; }
   Offset logStart() const;
   Offset logEnd() const;
@@ -142,6 +144,7 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   // --- the owner's side (Partitions)
   void setAssignment(const metadata::Partition& assignment);
   void setSettings(const config::TopicSettings& settings);
+  void show(metrics::Registry& registry);  // its metrics, until stop()
   // Ends every wait; afterwards the log is not touched any more.
   void stop(const Failure& why);
 
@@ -182,6 +185,7 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   Offset highWatermark_{0};
   uint64_t readableBytes_ = 0;   // of the log when the high watermark last moved
   std::deque<Waiting> waiting_;  // by end, ascending
+  metrics::Registration shown_;
 };
 
 }  // namespace mq::replica

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "controller/dynamic_config.h"
+
 namespace mq::replica {
 
 uint32_t shardOf(const TopicIdPartition& id, uint32_t shards) {
@@ -11,21 +13,29 @@ uint32_t shardOf(const TopicIdPartition& id, uint32_t shards) {
 }
 
 Partitions::Partitions(Shard& shard, NodeId self, config::BrokerConfig config, storage::LogShard& logs,
-                       controller::MetadataFeed& feed)
+                       controller::MetadataFeed& feed, metrics::Registry& metrics)
     : shard_(shard),
       self_(self),
       started_(config),
       config_(std::move(config)),
       logs_(logs),
+      metrics_(metrics),
       image_(metadata::emptyImage()),
       tasks_(shard.log(), "partition-failed") {
   subscription_ =
       feed.subscribe([this](const metadata::ImageRef& image, const metadata::Delta& delta) { follow(image, delta); });
 }
 
-Partitions::~Partitions() noexcept {
+Partitions::~Partitions() noexcept { close(); }
+
+void Partitions::close() {
   subscription_ = nullptr;
   stopWaiting();
+  tasks_.cancelAll();
+  for (auto& [id, partition] : partitions_) {
+    partition->stop(failure(Error::notLeaderOrFollower, "the broker is stopping"));
+  }
+  partitions_.clear();
 }
 
 Partition* Partitions::find(const TopicIdPartition& id) {
@@ -45,14 +55,8 @@ Failure Partitions::whyMissing(const TopicIdPartition& id) const {
 
 void Partitions::follow(const metadata::ImageRef& image, const metadata::Delta& delta) {
   image_ = image;
-  bool brokerChanged = false;
-  for (const metadata::ConfigResource& resource : delta.configs) {
-    if (resource.type != metadata::ResourceType::broker) continue;
-    brokerChanged |= resource.name.empty() || resource.name == std::to_string(self_.value());
-  }
-  if (brokerChanged) {
-    config_ = started_.withDynamic(*image->configs({metadata::ResourceType::broker, ""}),
-                                   *image->configs({metadata::ResourceType::broker, std::to_string(self_.value())}));
+  if (controller::changesConfigOf(self_, delta)) {
+    config_ = controller::configOf(self_, started_, *image);
     for (auto& [id, partition] : partitions_) partition->setSettings(settingsOf(partition->name().topic));
   }
   for (const metadata::TopicRef& topic : delta.deleted) {
@@ -120,6 +124,7 @@ kj::Promise<void> Partitions::open(TopicIdPartition id, TopicPartition name) {
         self.shard_.log().error("partition-offline", "{}: {}", name, *reason);
       partition->setSettings(self.settingsOf(name.topic));
       partition->setAssignment(*assignment);
+      partition->show(self.metrics_);
       self.partitions_.emplace(id, std::move(partition));
     }
     self.checkOpened();
@@ -161,6 +166,16 @@ std::vector<Partitions::Usage> Partitions::usage() const {
     rows.push_back({partition->name(), id, partition->sizeBytes(), partition->offlineReason().has_value()});
   }
   return rows;
+}
+
+Partitions::Counts Partitions::counts() const {
+  Counts counts{.held = partitions_.size() + failed_.size(), .offline = failed_.size()};
+  for (const auto& [id, partition] : partitions_) {
+    counts.led += partition->isLeader();
+    counts.offline += partition->offlineReason().has_value();
+    counts.bytes += partition->sizeBytes();
+  }
+  return counts;
 }
 
 // --- long polls

@@ -9,6 +9,7 @@
 #include "config/broker_settings.h"
 #include "controller/metadata_feed.h"
 #include "metadata/image.h"
+#include "metrics/registry.h"
 #include "replica/partition.h"
 #include "runtime/shard.h"
 #include "runtime/tasks.h"
@@ -31,7 +32,7 @@ struct WaitOn {
 class Partitions final : private Partition::Watcher {
  public:
   Partitions(Shard& shard, NodeId self, config::BrokerConfig config, storage::LogShard& logs,
-             controller::MetadataFeed& feed);
+             controller::MetadataFeed& feed, metrics::Registry& metrics);
   ~Partitions() noexcept;
   KJ_DISALLOW_COPY(Partitions);
 
@@ -50,7 +51,10 @@ class Partitions final : private Partition::Watcher {
   // Ends every wait and every later one at once: the node is stopping.
   void stopWaiting();
 
-  // For DescribeLogDirs and metrics.
+  // Lets go of every log: before LogShard::close().
+  void close();
+
+  // For DescribeLogDirs.
   struct Usage {
     TopicPartition name;
     TopicIdPartition id;
@@ -58,6 +62,13 @@ class Partitions final : private Partition::Watcher {
     bool offline = false;
   };
   std::vector<Usage> usage() const;
+  struct Counts {
+    size_t held = 0;
+    size_t led = 0;
+    size_t offline = 0;  // cannot be served: damaged, could not be opened, or the directory failed
+    uint64_t bytes = 0;  // of their logs
+  };
+  Counts counts() const;
 
   // Resolves when every partition of the present image is open or has failed to open.
   kj::Promise<void> whenOpened();
@@ -93,6 +104,7 @@ class Partitions final : private Partition::Watcher {
   const config::BrokerConfig started_;  // as the process was started
   config::BrokerConfig config_;         // with the dynamic values
   storage::LogShard& logs_;
+  metrics::Registry& metrics_;
   metadata::ImageRef image_;
 
   std::map<TopicIdPartition, std::shared_ptr<Partition>> partitions_;

@@ -20,6 +20,7 @@
 
 #include "base/random.h"
 #include "base/types.h"
+#include "metrics/histogram.h"
 #include "runtime/coro.h"
 #include "runtime/file.h"
 #include "runtime/logger.h"
@@ -43,6 +44,8 @@ struct TurnStats {
   uint64_t count = 0;
   uint64_t overOneMs = 0;
   Duration longest{0};
+  metrics::Histogram lengths;
+  uint64_t tasksReceived = 0;  // from other shards
 };
 
 class Shard;

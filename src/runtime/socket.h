@@ -3,24 +3,13 @@
 //
 // Dropping the promise of a read or write cancels it at once; the buffers are free from then on.
 #pragma once
-#include <string>
-
 #include <kj/async-io.h>
 
-#include "base/error.h"
+#include "base/address.h"
 #include "base/types.h"
 #include "runtime/file.h"
 
 namespace mq {
-
-// host is a name, an IPv4 address or a bare IPv6 address (no brackets); printed with brackets where needed.
-struct Address {
-  std::string host;
-  uint16_t port = 0;
-  friend auto operator<=>(const Address&, const Address&) = default;
-  std::string toString() const;                         // "127.0.0.1:9092", "[::1]:9092"
-  static Result<Address> parse(std::string_view text);  // HOST:PORT, [V6]:PORT; the message says what is wrong
-};
 
 class Stream : public kj::AsyncIoStream {
  public:
@@ -50,6 +39,8 @@ class Network {
   virtual ~Network() = default;
   // Throws (kj::Exception) naming address and reason, for instance a port in use.
   virtual kj::Own<Listener> listen(const Address& address) = 0;
+  // As listen(), but clients are refused until the first accept(): the address is had early and served late.
+  virtual kj::Own<Listener> reserve(const Address& address) = 0;
   virtual kj::Promise<kj::Own<Stream>> connect(const Address& address) = 0;
   virtual kj::Own<Stream> adopt(int descriptor) = 0;  // takes ownership; from Listener::acceptDescriptor
 };

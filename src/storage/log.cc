@@ -298,12 +298,14 @@ void Log::advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>
                      [this, start, waiting] {
                        --jobs_;
                        storedStart_ = std::max(storedStart_, start);
-                       if (waiting != nullptr) waiting->fulfill(Result<Offset>(start));
                        dropSegmentsBelowStart();
+                       trimming_ = false;
+                       if (waiting != nullptr) waiting->fulfill(Result<Offset>(start));
                        checkIdle();
                      },
                      [this, waiting](kj::Exception&& reason) {
                        --jobs_;
+                       trimming_ = false;
                        if (waiting != nullptr)
                          waiting->fulfill(Result<Offset>(Failure(Error::kafkaStorageError, describe(reason))));
                        checkIdle();
@@ -319,7 +321,8 @@ void Log::dropSegmentsBelowStart() {
   while (segments_.size() > 1 && std::next(segments_.begin())->first <= storedStart_) {
     Segment& segment = *segments_.begin()->second.segment;
     if (!sideFull_ && std::ranges::find(sealed_, segment.base()) != sealed_.end()) break;
-    sealedBytes_ -= segment.size();
+    const uint64_t bytes = segment.size();
+    sealedBytes_ -= bytes;
     Offset base = segment.base();
     std::erase(sealed_, base);
     try {
@@ -334,13 +337,16 @@ void Log::dropSegmentsBelowStart() {
     if (base.value() > 0) paths.push_back(filePath(context_.directory, base, kSnapshotSuffix));
     segments_.erase(segments_.begin());
     ++home_.figures.deletedSegments;
+    metrics_.deletedBytes.add(bytes);
   }
   if (!paths.empty()) unlinkLater(std::move(paths));
 }
 
 // After file.delete.delay.ms. What a stop leaves over, recovery removes.
 void Log::unlinkLater(std::vector<std::string> paths) {
-  tasks_.add(home_.shard.after(std::chrono::milliseconds(settings_.fileDeleteDelayMs))
+  const bool now = trimming_;
+  home_.unlinking += now;
+  tasks_.add(home_.shard.after(std::chrono::milliseconds(now ? 0 : settings_.fileDeleteDelayMs))
                  .then([this, paths = std::move(paths)]() mutable {
                    return home_.shard.run(Pool::background, [&system = home_.shard.files(), paths = std::move(paths)] {
                      for (const std::string& path : paths) {
@@ -351,12 +357,12 @@ void Log::unlinkLater(std::vector<std::string> paths) {
                  .then([] {},
                        [this](kj::Exception&& reason) {
                          if (!removed_) home_.shard.log().warning("unlink-failed", "{}", describe(reason));
-                       }));
+                       })
+                 .attach(kj::defer([&home = home_, now] { home.unlinking -= now; })));
 }
 
 void Log::enforceRetention() {
   if (unusable() || exclusive_ || segments_.empty()) return;
-  producers_.expire(home_.wall.now(), home_.options.producerExpiration / 1ms);
   if (!settings_.cleanup.deletes) return;
   const WallMs now = home_.wall.now();
   uint64_t left = sizeBytes();
@@ -381,6 +387,30 @@ void Log::enforceRetention() {
   if (rollActive && !roll()) return;
   home_.shard.log().info("retention", "{}: log start moves from {} to {}", name_, start_, start);
   advanceStart(start, {});
+}
+
+std::optional<Log::Trimmable> Log::trimmable() const {
+  if (unusable() || exclusive_ || trimming_ || segments_.size() < 2 || !settings_.cleanup.deletes) return std::nullopt;
+  const Held& oldest = segments_.begin()->second;
+  Offset end = oldest.segment->end();
+  if (end <= start_ || end > highWatermark_ || end > durableEnd_) return std::nullopt;
+  return Trimmable{oldest.lastAppend, oldest.segment->size(), end};
+}
+
+kj::Promise<bool> Log::trimTo(Offset start) {
+  trimming_ = true;
+  return deleteRecordsTo(start).then([](Result<Offset>&& moved) { return moved.has_value(); },
+                                     [](kj::Exception&&) { return false; });  // removed meanwhile
+}
+
+void Log::expireProducers() {
+  if (unusable() || exclusive_) return;
+  producers_.expire(home_.wall.now(), home_.options.producerExpiration / 1ms);
+}
+
+void Log::refreshMetrics() {
+  metrics_.size.set(static_cast<int64_t>(sizeBytes()));
+  metrics_.segments.set(static_cast<int64_t>(segments_.size()));
 }
 
 Result<void> Log::roll() {

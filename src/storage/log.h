@@ -33,6 +33,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "config/topic_settings.h"
+#include "metrics/sets.h"
 #include "record/validate.h"
 #include "runtime/file.h"
 #include "runtime/tasks.h"
@@ -168,6 +169,10 @@ class Log final : private Syncable {
   // Deletes what retention.ms and retention.bytes allow now. The directory calls it regularly.
   void enforceRetention();
 
+  // What happened to it since it was opened; the gauges are as of the last refreshMetrics().
+  metrics::PartitionMetrics& metrics() { return metrics_; }
+  void refreshMetrics();
+
  private:
   friend class ShardLogs;
   friend class LogShard;
@@ -246,6 +251,16 @@ class Log final : private Syncable {
   void dropSegmentsBelowStart();
   void unlinkLater(std::vector<std::string> paths);
 
+  // room on a full disk
+  struct Trimmable {
+    WallMs lastAppend;
+    uint64_t bytes;
+    Offset end;
+  };
+  std::optional<Trimmable> trimmable() const;  // the oldest segment, if it may go before its time
+  kj::Promise<bool> trimTo(Offset start);      // its files are unlinked at once; false: it could not be
+  void expireProducers();
+
   // scrubbing
   struct ScrubTarget {
     std::string path;
@@ -291,6 +306,7 @@ class Log final : private Syncable {
   uint64_t sealedBytes_ = 0;  // of all segments but the last
   ProducerState producers_;
   LeaderEpochs epochs_;
+  metrics::PartitionMetrics metrics_;
   std::map<Offset, Offset> damaged_;  // batches that scrubbing found: first → end
 
   std::deque<std::unique_ptr<Pending>> pending_;
@@ -326,6 +342,7 @@ class Log final : private Syncable {
   std::vector<Offset> sealed_;                        // segments whose derived files are to be synced
   bool sideFull_ = false;                             // the last try to do so found no space
 
+  bool trimming_ = false;
   bool exclusive_ = false;
   std::optional<Offset> cutTo_;  // the durable mark stays at or below it until the cut is done
   bool changed_ = false;         // since the state on disk was last sealed by a clean stop

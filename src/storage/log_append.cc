@@ -201,6 +201,7 @@ void Log::pump() {
 }
 
 void Log::refuse(std::unique_ptr<Pending> pending, Failure failure) {
+  metrics_.refusedBatches.add();
   pending->answer->fulfill(Result<Appended>(std::move(failure)));
 }
 
@@ -256,6 +257,7 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
         first.logAppendTime = (*duplicate)->timestamp;
       queued.answer = first;
       queued.pending = std::move(pending);
+      metrics_.duplicateBatches.add();
       // Behind what it repeats, which may itself be queued still: both succeed or fail together.
       writes_.push_back(std::move(queued));
       return {};
@@ -417,8 +419,11 @@ void Log::flush() {
     changed_ = true;
     active->lastAppend = home_.wall.now();
     unsyncedRecords_ += records;
+    metrics_.appendedRecords.add(static_cast<uint64_t>(records));
     for (Queued& queued : writes) {
       if (queued.aborted) active->segment->noteAborted(*queued.aborted);
+      metrics_.appendedBatches.add(!queued.bytes.empty());
+      metrics_.appendedBytes.add(queued.bytes.size());
     }
     bool sync = settings_.durability == config::Durability::fsync || !listed_;
     if (unsyncedRecords_ >= settings_.flushMessages) {

@@ -144,6 +144,7 @@ void removeTree(FileSystem& files, const std::string& path) {
 LogDirectory::State::State(Shard& shard0, Options o)
     : shard(shard0),
       options(std::move(o)),
+      tuning(options.tuning),
       members(shard0.count(), nullptr),
       tasks(shard0.log(), "directory-task-failed") {
   MQ_CHECK(shard.index() == 0, shard.index());
@@ -280,7 +281,7 @@ void LogDirectory::State::startTasks() {
 }
 
 uint64_t LogDirectory::State::floorBytes(const DiskSpace& now) const {
-  return std::min(options.freeBytesMin, now.total / 100 * options.freePercentMin);
+  return std::min(tuning.freeBytesMin, now.total / 100 * tuning.freePercentMin);
 }
 
 uint64_t LogDirectory::State::reserveBytes(const DiskSpace& now) const {
@@ -291,8 +292,9 @@ uint64_t LogDirectory::State::reserveBytes(const DiskSpace& now) const {
 
 void LogDirectory::State::join(ShardLogs& logs) { members[logs.shard.index()] = &logs; }
 
-Co<void> LogDirectory::State::leave(uint32_t index) {
+Co<void> LogDirectory::State::leave(uint32_t index, std::vector<TopicPartition> closed) {
   members[index] = nullptr;
+  for (TopicPartition& name : closed) recovered.insert(std::move(name));
   marksChanged = true;  // close() stores what the last one left
   co_return;
 }
@@ -486,6 +488,7 @@ Co<void> LogDirectory::State::watchSpace() {
           if (member != nullptr) shard.post(member->shard.index(), [member, now] { member->writable = now; });
         }
       }
+      if (!writable && tuning.trim) co_await trim(floor + floor / 8 - std::min(space.available, floor));
       uint64_t reserve = reserveBytes(space);
       if (!reserved && reserve > 0 && space.available > floor + 2 * reserve) co_await makeReserve(reserve);
     } catch (...) {
@@ -495,6 +498,17 @@ Co<void> LogDirectory::State::watchSpace() {
     }
     co_await shard.after(options.spaceCheckInterval);
   }
+}
+
+// Each shard its share, and then the disk is looked at again: a little too much would be data lost for nothing.
+Co<void> LogDirectory::State::trim(uint64_t bytes) {
+  std::vector<kj::Promise<void>> trimming;
+  for (ShardLogs* member : members) {
+    if (member == nullptr) continue;
+    uint64_t share = bytes / members.size() + 1;
+    trimming.push_back(shard.call(member->shard.index(), [member, share] { return member->trim(share); }));
+  }
+  for (auto& promise : trimming) co_await promise;
 }
 
 // Real blocks, not a hole: giving the file up must free space.
@@ -528,6 +542,15 @@ Co<void> LogDirectory::State::quarantine(std::string name) {
   if (!to.empty()) shard.log().warning("quarantine", "{} is not known to this node: moved to {}", path(name), to);
 }
 
+// A stop in the middle of the recovery that an unclean stop asked for: the rest of it is still to be done.
+size_t LogDirectory::State::unrecovered() const {
+  if (clean) return 0;
+  return static_cast<size_t>(std::ranges::count_if(listed, [this](const auto& row) {
+    bool unclaimed = surveyed && !open.contains(row.first);
+    return !recovered.contains(row.first) && !unclaimed;
+  }));
+}
+
 Co<void> LogDirectory::State::close() {
   for (ShardLogs* member : members) MQ_CHECK(member == nullptr, member->shard.index());
   try {
@@ -535,6 +558,11 @@ Co<void> LogDirectory::State::close() {
     while (writing) co_await shard.after(1ms);
     tasks.cancelAll();
     if (offline) co_return;
+    if (size_t left = unrecovered(); left > 0) {
+      shard.log().warning("unclean-stop", "{}: {} partitions were not recovered yet; the next start does that",
+                          options.path, left);
+      co_return;
+    }
     co_await shard.run(Pool::sync,
                        [&files = shard.files(), path = path(kCleanFile)] { files.replaceFile(path, "1\n"); });
   } catch (...) {
@@ -577,7 +605,17 @@ DirectoryUsage LogDirectory::usage() const {
   return {.totalBytes = state_->space.total, .availableBytes = state_->space.available};
 }
 
+bool LogDirectory::writable() const { return state_->writable; }
+
+void LogDirectory::tune(const Tuning& tuning) {
+  state_->tuning = tuning;
+  for (ShardLogs* member : state_->members) {
+    if (member != nullptr) state_->shard.post(member->shard.index(), [member, tuning] { member->tune(tuning); });
+  }
+}
+
 kj::Promise<void> LogDirectory::quarantineUnknown() {
+  state_->surveyed = true;
   auto moves = kj::heapArrayBuilder<kj::Promise<void>>(state_->unlisted.size());
   for (const auto& [name, there] : std::exchange(state_->unlisted, {})) moves.add(state_->quarantine(name));
   return kj::joinPromises(moves.finish());

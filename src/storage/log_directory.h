@@ -36,6 +36,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "config/topic_settings.h"
+#include "metrics/histogram.h"
 #include "runtime/shard.h"
 #include "storage/log.h"
 #include "storage/options.h"
@@ -75,7 +76,11 @@ class LogDirectory {
   bool wasClean() const;                            // the last stop was clean
   std::vector<ListedPartition> partitions() const;  // that have files, in order of name
   const std::optional<std::string>& offlineReason() const;
+  bool writable() const;  // false at the free-disk floor
   DirectoryUsage usage() const;
+
+  // New values for all shards, in force within Options::spaceCheckInterval.
+  void tune(const Tuning& tuning);
 
   // Moves to quarantine what nobody opened: partition directories that neither the list nor an open() knows. For when
   // all of the node's partitions have been opened.
@@ -102,8 +107,13 @@ class LogShard {
     uint64_t scrubbedBytes = 0;
     uint64_t deletedSegments = 0;
     uint64_t refusedForSpace = 0;
+    uint64_t scannedBytes = 0;  // by recovery
+    uint64_t trimmedBytes = 0;  // deleted before their time (Tuning::trim)
     uint64_t syncRounds = 0;
     uint64_t syncedFiles = 0;
+    metrics::Histogram syncTime;  // of rounds
+    uint64_t openFiles = 0;       // now
+    uint64_t openedFiles = 0;
   };
 
   // On its own shard, which may be any; the directory has been constructed on shard 0.

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct LogDirectory::State {
 
   // --- for LogShards
   void join(ShardLogs& logs);
-  Co<void> leave(uint32_t shard);
+  Co<void> leave(uint32_t shard, std::vector<TopicPartition> closed);
   Co<OpenTicket> prepareOpen(TopicPartition name, TopicId topic);
   kj::Promise<void> list(TopicPartition name, TopicId topic);
   Co<void> removePartition(TopicPartition name, TopicId topic);
@@ -53,17 +54,22 @@ struct LogDirectory::State {
   kj::Promise<void> stored();  // resolves when every change made so far is on disk
   Co<void> writeChanges();
   Co<void> watchSpace();
+  Co<void> trim(uint64_t bytes);
+  size_t unrecovered() const;
   Co<void> unlinkDirectory(std::string name);
   Co<void> quarantine(std::string name);
   Co<void> makeReserve(uint64_t bytes);
 
   Shard& shard;
   const Options options;
+  Tuning tuning;
   std::unique_ptr<FileLock> lock;
   Uuid clusterId;
   Uuid directoryId;
   bool isNew = false;
-  bool clean = false;
+  bool clean = false;                  // it was when it was claimed
+  bool surveyed = false;               // every partition of the node has been opened
+  std::set<TopicPartition> recovered;  // and closed in order
 
   std::map<TopicPartition, TopicId> listed;
   std::map<std::string, bool> unlisted;  // partition directories that the list does not name

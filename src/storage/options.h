@@ -8,12 +8,19 @@
 
 namespace mq::storage {
 
+// What can be changed while logs are open: LogDirectory::tune().
+struct Tuning {
+  uint64_t freeBytesMin = 1_GiB;         // the floor: with less free disk, appends are refused; 0: no floor
+  uint32_t freePercentMin = 5;           // the smaller of the two floors counts
+  bool trim = false;                     // below the floor the oldest sealed segments are deleted before their time
+  uint64_t scrubBytesPerSecond = 4_MiB;  // of one shard; 0: no scrubbing
+};
+
 struct Options {
   std::string path;                     // the data directory
   std::vector<std::string> otherNames;  // entries of the data directory that belong to other modules ("metadata")
 
-  uint64_t freeBytesMin = 1_GiB;   // the floor: with less free disk, appends are refused; 0: no floor
-  uint32_t freePercentMin = 5;     // the smaller of the two floors counts
+  Tuning tuning;                   // at the start
   uint64_t reserveBytes = 16_MiB;  // a file that is given up when the disk is full at start; 0: none
   Duration spaceCheckInterval = 1s;
 
@@ -23,10 +30,10 @@ struct Options {
 
   Duration retentionInterval = 300s;     // Kafka's log.retention.check.interval.ms
   Duration producerExpiration = 86400s;  // Kafka's producer.id.expiration.ms
-  uint32_t openFilesMax = 512;           // of one shard's logs
+  Duration producerCheckInterval = 600s;
+  uint32_t openFilesMax = 512;  // of one shard's logs
 
-  uint64_t scrubBytesPerSecond = 4_MiB;  // of one shard; 0: no scrubbing
-  Duration scrubPassMin = 10s;           // from the beginning of one pass over all sealed segments to that of the next
+  Duration scrubPassMin = 10s;  // from the beginning of one pass over all sealed segments to that of the next
 };
 
 }  // namespace mq::storage

@@ -53,8 +53,11 @@ Piece readPiece(const File& log, Offset base, uint64_t at, Offset nextOffset, ui
 
 }  // namespace
 
-Scrubber::Scrubber(ShardLogs& logs) : logs_(logs), tasks_(logs.shard.log(), "scrub-failed") {
-  if (logs.options.scrubBytesPerSecond > 0) tasks_.add(run());
+Scrubber::Scrubber(ShardLogs& logs) : logs_(logs), tasks_(logs.shard.log(), "scrub-failed") { restart(); }
+
+void Scrubber::restart() {
+  tasks_.cancelAll();
+  if (logs_.tuning.scrubBytesPerSecond > 0) tasks_.add(run());
 }
 
 void Scrubber::stop() { tasks_.cancelAll(); }
@@ -118,8 +121,8 @@ Co<void> Scrubber::scrub(TopicPartition name, Offset base) {
     logs_.figures.scrubbedBytes += bytes;
     at = piece.next;
     nextOffset = piece.nextOffset;
-    Duration due = Duration(static_cast<int64_t>(static_cast<double>(bytes) * 1e9 /
-                                                 static_cast<double>(logs_.options.scrubBytesPerSecond)));
+    Duration due = Duration(
+        static_cast<int64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(logs_.tuning.scrubBytesPerSecond)));
     Duration spent = logs_.shard.now() - began;
     if (due > spent) co_await logs_.shard.after(due - spent);
   }

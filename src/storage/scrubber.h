@@ -5,7 +5,7 @@
 // readable), named in the log with file and offset, counted, and told to the log's observer, who may fetch it from a
 // replica. On its way the indexes of segments that nobody has used yet are checked.
 //
-// One pass takes as long as Options::scrubBytesPerSecond says; passes begin at least Options::scrubPassMin apart.
+// One pass takes as long as Tuning::scrubBytesPerSecond says; passes begin at least Options::scrubPassMin apart.
 // Reading happens on Pool::background. Belongs to its shard.
 #pragma once
 #include "runtime/shard.h"
@@ -19,6 +19,7 @@ class Log;
 class Scrubber {
  public:
   explicit Scrubber(ShardLogs& logs);
+  void restart();  // the rate is another
   void stop();
 
  private:

@@ -27,6 +27,7 @@ kj::Promise<void> detached(Tasks& tasks, kj::Promise<void> work) {
 ShardLogs::ShardLogs(Shard& s, LogDirectory::State& directory)
     : shard(s),
       options(directory.options),
+      tuning(directory.options.tuning),
       files(s.files(), directory.options.openFilesMax),
       syncs(s, directory.options.syncParallel),
       wall(s),
@@ -37,14 +38,16 @@ ShardLogs::ShardLogs(Shard& s, LogDirectory::State& directory)
   shard.post(0, [this, &directory] {
     directory.join(*this);
     bool writable = directory.writable;
-    directory.shard.post(shard.index(), [this, writable, offline = directory.offline] {
+    directory.shard.post(shard.index(), [this, writable, offline = directory.offline, tuning = directory.tuning] {
       this->writable = writable;
+      tune(tuning);
       if (offline) goOffline(*offline);
     });
   });
   tasks_.add(storeMarksRegularly());
   tasks_.add(syncPageCacheRegularly());
   tasks_.add(enforceRetentionRegularly());
+  tasks_.add(expireProducersRegularly());
 }
 
 ShardLogs::~ShardLogs() {
@@ -110,6 +113,7 @@ Co<void> ShardLogs::openNow(TopicPartition name, TopicId topic, config::TopicSet
     if (recovered.damage) shard.log().error("log-damaged", "{} stays offline: {}", name, *recovered.damage);
     figures.recoveredLogs += recovered.wasClean ? 0 : 1;
     figures.cutBytes += recovered.cutBytes;
+    figures.scannedBytes += recovered.scannedBytes;
     if (ticket.listed) sentMarks_[name] = ticket.mark;
   }
   std::unique_ptr<Log> log(new Log(*this, name, topic, std::move(settings), std::move(recovered)));
@@ -147,7 +151,11 @@ Co<void> ShardLogs::closeNow() {
     co_await shard.call(
         0, [&directory = directory_, marks = std::move(marks)]() mutable { directory.noteMarks(std::move(marks)); });
   }
-  co_await shard.call(0, [&directory = directory_, index = shard.index()] { return directory.leave(index); });
+  std::vector<TopicPartition> closed;
+  for (const auto& [name, log] : logs) closed.push_back(name);
+  co_await shard.call(0, [&directory = directory_, index = shard.index(), closed = std::move(closed)]() mutable {
+    return directory.leave(index, std::move(closed));
+  });
   logs.clear();
 }
 
@@ -212,6 +220,44 @@ Co<void> ShardLogs::enforceRetentionRegularly() {
     wall.now();
     for (auto& [name, log] : logs) log->enforceRetention();
   }
+}
+
+Co<void> ShardLogs::expireProducersRegularly() {
+  while (true) {
+    co_await shard.after(options.producerCheckInterval);
+    for (auto& [name, log] : logs) log->expireProducers();
+  }
+}
+
+void ShardLogs::tune(const Tuning& now) {
+  bool rate = tuning.scrubBytesPerSecond != now.scrubBytesPerSecond;
+  tuning = now;
+  if (rate) scrubber_->restart();
+}
+
+kj::Promise<void> ShardLogs::trim(uint64_t wanted) { return detached(tasks_, trimNow(wanted)); }
+
+Co<void> ShardLogs::trimNow(uint64_t wanted) {
+  uint64_t freed = 0;
+  while (freed < wanted) {
+    // The least recently written first, whatever partition it is of.
+    Log* oldest = nullptr;
+    std::optional<Log::Trimmable> found;
+    for (auto& [name, log] : logs) {
+      auto candidate = log->trimmable();
+      if (candidate && (!found || candidate->lastAppend < found->lastAppend)) {
+        found = candidate;
+        oldest = log.get();
+      }
+    }
+    if (oldest == nullptr) break;
+    shard.log().warning("disk-trim", "{}: {} bytes up to offset {} are deleted before their time: the disk is full",
+                        oldest->name(), found->bytes, found->end);
+    if (!co_await oldest->trimTo(found->end)) break;
+    freed += found->bytes;
+    figures.trimmedBytes += found->bytes;
+  }
+  while (unlinking > 0) co_await shard.after(10ms);
 }
 
 void ShardLogs::diskFailed(const std::string& what, const kj::Exception& reason) {
@@ -288,6 +334,9 @@ LogShard::Figures LogShard::figures() const {
   Figures figures = logs_->figures;
   figures.syncRounds = logs_->syncs.figures().rounds;
   figures.syncedFiles = logs_->syncs.figures().files;
+  figures.syncTime = logs_->syncs.figures().time;
+  figures.openFiles = logs_->files.openCount();
+  figures.openedFiles = logs_->files.opened();
   return figures;
 }
 

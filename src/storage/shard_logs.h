@@ -35,6 +35,11 @@ class ShardLogs {
   kj::Promise<void> remove(TopicPartition name, TopicId topic);
   kj::Promise<void> close();
 
+  // --- for the directory
+  void tune(const Tuning& tuning);
+  // Deletes the oldest sealed segments, `wanted` bytes of them or a little more; resolves when they are off the disk.
+  kj::Promise<void> trim(uint64_t wanted);
+
   // --- for Log: what the directory on shard 0 keeps. Each resolves when it is durable.
   kj::Promise<void> list(TopicPartition name, TopicId topic);
   kj::Promise<void> storeStart(TopicPartition name, Offset start);
@@ -53,12 +58,14 @@ class ShardLogs {
 
   Shard& shard;
   const Options options;
+  Tuning tuning;
   FileCache files;
   SyncRounds syncs;
   record::Workspace workspace;  // for work on the loop
   SteadyWall wall;
   LogShard::Figures figures;
   bool writable = true;
+  size_t unlinking = 0;  // jobs of trim()
   std::optional<std::string> offline;
   std::vector<std::function<void(const std::string&)>> offlineCalls;
   std::map<TopicPartition, std::unique_ptr<Log>> logs;
@@ -71,6 +78,8 @@ class ShardLogs {
   Co<void> storeMarksRegularly();
   Co<void> syncPageCacheRegularly();
   Co<void> enforceRetentionRegularly();
+  Co<void> expireProducersRegularly();
+  Co<void> trimNow(uint64_t wanted);
   std::vector<std::pair<TopicPartition, Offset>> movedMarks();
   void endTurn();
 

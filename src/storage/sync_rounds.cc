@@ -17,6 +17,7 @@ struct SyncRounds::State {
   std::vector<Syncable*> waiting;  // in the order of their requests
   std::vector<Syncable*> inRound;  // null: forgotten, or told already
   size_t jobs = 0;                 // of the round, still running
+  Instant began{};
   bool startPending = false;
   Figures figures;
   Tasks tasks;  // last: its tasks use what is above
@@ -99,6 +100,7 @@ void SyncRounds::start() {
   }
   ++state.figures.rounds;
   state.jobs = shares;
+  state.began = state.shard.now();
   FileSystem& files = state.shard.files();
   for (auto& share : round) {
     state.shard.offload(
@@ -117,6 +119,7 @@ void SyncRounds::start() {
             }
           }
           if (--now.jobs == 0) {
+            now.figures.time.observe(now.shard.now() - now.began);
             now.inRound.clear();
             start();
           }

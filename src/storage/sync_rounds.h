@@ -15,6 +15,7 @@
 
 #include <kj/async.h>
 
+#include "metrics/histogram.h"
 #include "runtime/file.h"
 #include "runtime/shard.h"
 
@@ -43,6 +44,7 @@ class SyncRounds {
   struct Figures {
     uint64_t rounds = 0;
     uint64_t files = 0;
+    metrics::Histogram time;
   };
 
   SyncRounds(Shard& shard, uint32_t parallel);

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 from node import MQ, Node, free_port
+from wire import Raw, fetch_request, metadata_request
 
 
 def serve(*arguments, timeout=20, environment=None):
@@ -186,3 +187,133 @@ def test_ipv6_with_brackets():
         process.terminate()
         process.wait(20)
         node.close()
+
+
+def asks_and_does_not_read(node):
+    client = Raw(node.port)
+    client.socket.setblocking(False)
+    try:
+        while True:
+            client.socket.send(metadata_request() * 100)
+    except BlockingIOError:
+        return client
+
+
+def test_a_stop_waits_for_no_client_for_long_and_the_next_start_recovers_nothing():
+    with Node() as node:
+        node.mq("topic", "create", "t", "-p", "100")
+        node.mq("produce", "t", input="a\n" * 1000)
+        clients = []
+        for _ in range(100):  # in a long poll of five minutes
+            client = Raw(node.port)
+            client.send(fetch_request(b"t", offset=1000, wait_ms=300_000))
+            clients.append(client)
+        clients += [asks_and_does_not_read(node) for _ in range(20)]
+        half = Raw(node.port)
+        half.send(b"\0\0\0\x20\0\x03")
+        time.sleep(1)
+        begin = time.monotonic()
+        assert node.stop(30) == 0, node.log()
+        took = time.monotonic() - begin
+        for client in [*clients, half]:
+            client.close()
+        assert took < 10, f"stop took {took:.1f} s"
+        node.start()
+        ready = [json.loads(line) for line in node.log().splitlines() if '"event":"ready"' in line][-1]
+        assert ready["clean"] is True, ready
+        assert node.mq("consume", "t", "-e").stdout == "a\n" * 1000
+
+
+def test_a_second_sigterm_ends_it_at_once():
+    with Node("--set", "shutdown.timeout.ms=60000") as node:
+        node.mq("topic", "create", "t", "-p", "100")
+        clients = [asks_and_does_not_read(node) for _ in range(20)]
+        time.sleep(1)  # until the node has nobody left who takes an answer
+        node.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        node.process.send_signal(signal.SIGTERM)
+        code = node.process.wait(10)
+        for client in clients:
+            client.close()
+        assert code == 128 + signal.SIGTERM, code
+
+
+def test_two_listeners_tell_each_client_the_address_of_its_own():
+    inside, outside = free_port(), free_port()
+    node = Node(start=False)
+    try:
+        node.port = inside
+        node.arguments = ["--listen", f"OUT=127.0.0.2:{outside}", "--advertise", "OUT=broker.example.org:19092"]
+        node.start()
+        for address, told in ((f"127.0.0.1:{inside}", f"127.0.0.1:{inside}"), (f"127.0.0.2:{outside}", "broker.example.org:19092")):
+            listing = subprocess.run(["kcat", "-b", address, "-L", "-J"], capture_output=True, text=True, check=True, timeout=30)
+            assert [broker["name"] for broker in json.loads(listing.stdout)["brokers"]] == [told], listing.stdout
+        ready = [json.loads(line) for line in node.log().splitlines() if '"event":"ready"' in line][0]
+        assert ready["advertised"] == ["", "broker.example.org:19092"], ready
+    finally:
+        node.close()
+
+
+def test_an_advertised_ipv6_address_is_told_without_brackets():
+    with Node("--advertise", "[fd00::]:9092") as node:
+        with Raw(node.port) as client:
+            client.send(metadata_request())
+            assert b"\0\x06fd00::" in client.receive()
+
+
+def test_a_topic_is_made_on_first_use_once_or_not_at_all():
+    def first_use(node, topic):
+        clients = [subprocess.Popen(["kcat", "-b", node.address, "-P", "-t", topic], stdin=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(8)]
+        for client in clients:
+            client.stdin.write(b"x\n")
+            client.stdin.close()
+        return [client.wait(40) for client in clients]
+
+    with Node("--set", "auto.create.topics.enable=true", "--set", "num.partitions=12") as node:
+        assert first_use(node, "new") == [0] * 8
+        assert node.mq("consume", "new", "-e").stdout == "x\n" * 8
+        assert node.mq("topic", "list").stdout.split().count("new") == 1
+    with Node() as node:
+        result = subprocess.run(["kcat", "-b", node.address, "-P", "-t", "nope", "-X", "message.timeout.ms=1500", "-X", "topic.metadata.propagation.max.ms=500"], input=b"x\n", capture_output=True, timeout=40)
+        assert result.returncode != 0, result
+        subprocess.run(["kcat", "-b", node.address, "-L", "-t", "nope"], capture_output=True, timeout=40)
+        assert "nope" not in node.mq("topic", "list").stdout
+
+
+def test_every_effective_setting_tells_where_it_comes_from():
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+        config.write("log.retention.hours = 5\nnum.partitions = 2\n")
+        config.flush()
+        with Node("--config", config.name, "--set", "default.replication.factor=1", environment={"MQ_CFG_MAX_CONNECTIONS": "900"}) as node:
+            assert node.mq("config", "get", "--broker", "1", "log.retention.ms").stdout == "18000000\n"
+            for key, words in (("log.retention.ms", ["18000000", f"{config.name}:1"]), ("num.partitions", ["2", f"{config.name}:2"]),
+                               ("max.connections", ["900", "MQ_CFG_MAX_CONNECTIONS"]), ("default.replication.factor", ["--set"]),
+                               ("fetch.max.bytes", ["57671680", "default"])):
+                said = node.mq("config", "explain", "--broker", "1", key).stdout
+                for word in words:
+                    assert word in said, (word, said)
+            node.mq("config", "set", "--broker", "1", "log.retention.ms=1000000")
+            said = node.mq("config", "explain", "--broker", "1", "log.retention.ms").stdout
+            assert "1000000" in said and "dynamic broker" in said, said
+            for wrong in ("log.retention.ms=168h", "log.retention.mss=5", "log.retention.ms=-2", "auto.create.topics.enable=true"):
+                result = node.mq("config", "set", "--broker", "1", wrong, check=False)
+                assert result.returncode != 0 and wrong.split("=")[0] in result.stderr, (wrong, result)
+
+
+def test_a_directory_that_cannot_be_written_is_refused_and_named():
+    base = pathlib.Path(tempfile.mkdtemp(prefix="mq-test-"))
+    try:
+        base.chmod(0o755)
+        binary = shutil.copy(MQ, base / "mq")  # where that somebody can reach it
+        locked = base / "locked"
+        locked.mkdir()
+        locked.chmod(0o555)
+        # Root may write everywhere, so it becomes somebody else.
+        other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        for directory in (locked, locked / "new"):
+            result = subprocess.run([*other, binary, "serve", "--data-dir", str(directory), "--listen", f"127.0.0.1:{free_port()}",
+                                     "--peer-listen", f"127.0.0.1:{free_port()}"], capture_output=True, text=True, timeout=20)
+            one_line(result, directory, "Permission denied", code=1)
+        assert list(locked.iterdir()) == []
+    finally:
+        shutil.rmtree(base)

@@ -58,6 +58,13 @@ def metadata_request(topics=None, correlation=1):
     return frame(3, 1, body, correlation)
 
 
+def fetch_request(topic, partition=0, offset=0, wait_ms=500, bytes_min=1, correlation=1):
+    """Fetch v4 of one partition."""
+    body = struct.pack(">iiiib", -1, wait_ms, bytes_min, 1 << 20, 0) + struct.pack(">i", 1) + struct.pack(">h", len(topic)) + topic
+    body += struct.pack(">i", 1) + struct.pack(">iqi", partition, offset, 1 << 20)
+    return frame(1, 4, body, correlation)
+
+
 def eventually(check, within=10.0, every=0.05):
     deadline = time.monotonic() + within
     while True:

@@ -385,5 +385,15 @@ BOTH_WORLDS("Network: taken ports, closed ports, unknown names, accepting for an
     CHECK(co_await typeOf(network.connect(address).ignoreResult()) == "DISCONNECTED");
     auto again = network.listen(address);
     CHECK(again->local() == address);
+    again = nullptr;
+
+    auto reserved = network.reserve(address);
+    CHECK(reserved->local() == address);
+    CHECK(co_await typeOf(network.connect(address).ignoreResult()) == "DISCONNECTED");
+    auto first = reserved->accept();
+    auto served = co_await network.connect(address);
+    co_await first;
+    CHECK(failureOf(place, [&] { static_cast<void>(network.reserve(address)); }) ==
+          fmt::format("FAILED cannot listen on {}: Address already in use", address.toString()));
   });
 }

@@ -230,8 +230,9 @@ class SimStream final : public Stream {
 
 class SimListener final : public Listener {
  public:
-  SimListener(SimNetwork& network, SimNetwork::Host host, std::shared_ptr<const bool> frozen, Address local)
-      : network_(network), host_(host), frozen_(std::move(frozen)), local_(std::move(local)) {
+  SimListener(SimNetwork& network, SimNetwork::Host host, std::shared_ptr<const bool> frozen, Address local,
+              bool listening)
+      : network_(network), host_(host), frozen_(std::move(frozen)), local_(std::move(local)), listening_(listening) {
     network_.listeners_[{host, local_.port}] = this;
   }
   ~SimListener() override {
@@ -250,6 +251,8 @@ class SimListener final : public Listener {
     return next().then([](uint64_t id) { return static_cast<int>(id); });
   }
   const Address& local() const override { return local_; }
+
+  bool listening() const { return listening_; }
 
   void arrived(uint64_t endpoint) {
     if (waiting_ == nullptr) {
@@ -278,6 +281,7 @@ class SimListener final : public Listener {
   };
 
   kj::Promise<uint64_t> next() {
+    listening_ = true;
     if (waitingConnections_.empty()) return kj::newAdaptedPromise<uint64_t, Waiter>(*this);
     uint64_t id = waitingConnections_.front();
     waitingConnections_.pop_front();
@@ -288,6 +292,7 @@ class SimListener final : public Listener {
   const SimNetwork::Host host_;
   std::shared_ptr<const bool> frozen_;
   const Address local_;
+  bool listening_;
   std::deque<uint64_t> waitingConnections_;
   Waiter* waiting_ = nullptr;
 };
@@ -299,7 +304,15 @@ class HostNetwork final : public Network {
   HostNetwork(SimNetwork& network, SimNetwork::Host host, std::shared_ptr<const bool> frozen)
       : network_(network), host_(host), frozen_(std::move(frozen)) {}
 
-  kj::Own<Listener> listen(const Address& address) override {
+  kj::Own<Listener> listen(const Address& address) override { return open(address, true); }
+  kj::Own<Listener> reserve(const Address& address) override { return open(address, false); }
+  kj::Promise<kj::Own<Stream>> connect(const Address& address) override {
+    return network_.connect(host_, frozen_, address);
+  }
+  kj::Own<Stream> adopt(int descriptor) override { return network_.adopt(static_cast<uint64_t>(descriptor), frozen_); }
+
+ private:
+  kj::Own<Listener> open(const Address& address, bool listening) {
     auto host = network_.resolve(host_, address.host);
     if (!host || *host != host_) throw socketError("listen on", address.toString(), EADDRNOTAVAIL);
     Address local{.host = SimNetwork::hostName(host_), .port = address.port};
@@ -308,14 +321,9 @@ class HostNetwork final : public Network {
     }
     if (network_.listeners_.contains({host_, local.port}))
       throw socketError("listen on", address.toString(), EADDRINUSE);
-    return kj::heap<SimListener>(network_, host_, frozen_, local);
+    return kj::heap<SimListener>(network_, host_, frozen_, local, listening);
   }
-  kj::Promise<kj::Own<Stream>> connect(const Address& address) override {
-    return network_.connect(host_, frozen_, address);
-  }
-  kj::Own<Stream> adopt(int descriptor) override { return network_.adopt(static_cast<uint64_t>(descriptor), frozen_); }
 
- private:
   SimNetwork& network_;
   const SimNetwork::Host host_;
   std::shared_ptr<const bool> frozen_;
@@ -539,7 +547,7 @@ kj::Promise<kj::Own<Stream>> SimNetwork::connect(Host from, std::shared_ptr<cons
         co_await wait(kRetry);
       }
       auto listener = network.listeners_.find({*host, address.port});
-      if (listener == network.listeners_.end()) {
+      if (listener == network.listeners_.end() || !listener->second->listening()) {
         co_await wait(network.delay(*host, from));
         throw socketError("connect to", address.toString(), ECONNREFUSED);
       }

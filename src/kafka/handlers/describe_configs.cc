@@ -42,6 +42,15 @@ Result<std::vector<config::Entry>> entriesOf(Server& server, const Asked& asked)
   return failure(Error::invalidRequest, "resources of type {} have no configuration here", asked.resourceType);
 }
 
+// The protocol has no place for the file and line that a value comes from; this is where a person looks.
+std::string documentation(const config::Entry& entry) {
+  std::string text(entry.doc);
+  for (const config::Synonym& synonym : entry.synonyms) {
+    if (!synonym.where.empty()) text += fmt::format("\n{} is set by {}", synonym.name, synonym.where);
+  }
+  return text;
+}
+
 Entry describe(config::Entry&& from, const wire::DescribeConfigsRequest& asked) {
   Entry entry;
   entry.name = std::move(from.name);
@@ -55,7 +64,7 @@ Entry describe(config::Entry&& from, const wire::DescribeConfigsRequest& asked) 
   entry.isSensitive = from.secret;
   entry.configType = static_cast<int8_t>(from.type);
   entry.documentation.reset();
-  if (asked.includeDocumentation) entry.documentation = std::string(from.doc);
+  if (asked.includeDocumentation) entry.documentation = documentation(from);
   if (asked.includeSynonyms) {
     for (auto& synonym : from.synonyms) {
       auto& into = entry.synonyms.emplace_back();

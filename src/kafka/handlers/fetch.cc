@@ -344,6 +344,7 @@ Response answer(Request& request, Plan& plan) {
     previous = &asked;
     response.responses.back().partitions.push_back(describe(plan, item));
     errors |= item.found.error != Error::none;
+    if (item.bytes() > 0) request.server.countFetched(item.id, item.bytes());
     if (item.found.length > 0 && !item.isPlain) {
       slices.push_back({std::move(item.found.file), item.found.position, item.found.length});
     }

@@ -62,6 +62,7 @@ void EventPort::endTurn() {
   Duration length(static_cast<int64_t>(uv_hrtime() - turnBegan_));
   turnBegan_ = 0;
   ++turns_.count;
+  turns_.lengths.observe(length);
   if (length > 1ms) ++turns_.overOneMs;
   if (length > turns_.longest) turns_.longest = length;
 }

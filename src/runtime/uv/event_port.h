@@ -47,6 +47,8 @@ class EventPort final : public kj::EventPort {
     if (turnBegan_ == 0) turnBegan_ = uv_hrtime();
   }
 
+  void countReceived(size_t tasks) { turns_.tasksReceived += tasks; }
+
   bool wait() override;
   bool poll() override;
 

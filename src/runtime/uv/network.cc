@@ -110,6 +110,12 @@ kj::Own<Stream> UvNetwork::adopt(int descriptor) {
 }
 
 kj::Own<Listener> UvNetwork::listen(const Address& address) {
+  kj::Own<Listener> listener = reserve(address);
+  static_cast<UvListener&>(*listener).listen();
+  return listener;
+}
+
+kj::Own<Listener> UvNetwork::reserve(const Address& address) {
   std::vector<Resolved> found = resolve(address, AI_PASSIVE);
   // A name such as localhost often has both kinds: clients that know only one know IPv4.
   auto chosen = std::ranges::find(found, AF_INET, [](const Resolved& r) { return r.get()->sa_family; });
@@ -127,8 +133,12 @@ kj::Own<Listener> UvNetwork::listen(const Address& address) {
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);  // the wildcard means IPv4 as well
   }
   if (::bind(fd, chosen->get(), chosen->length) != 0) refuse(errno);
-  if (::listen(fd, kBacklog) != 0) refuse(errno);
-  return kj::heap<UvListener>(shard_, fd);
+  return kj::heap<UvListener>(shard_, fd, address);
+}
+
+void UvListener::listen() {
+  if (::listen(fd_, kBacklog) != 0) kj::throwFatalException(socketError("listen on", asked_.toString(), errno));
+  listening_ = true;
 }
 
 class UvListener::Waiter {
@@ -153,8 +163,12 @@ class UvListener::Waiter {
   UvListener& listener_;
 };
 
-UvListener::UvListener(UvShard& shard, int descriptor)
-    : shard_(shard), fd_(descriptor), poll_(new uv_poll_t), spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+UvListener::UvListener(UvShard& shard, int descriptor, const Address& asked)
+    : shard_(shard),
+      fd_(descriptor),
+      asked_(asked),
+      poll_(new uv_poll_t),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   int failed = uv_poll_init(shard.port().loop(), poll_, fd_);
   MQ_CHECK(failed == 0, failed);
   poll_->data = this;
@@ -172,6 +186,7 @@ UvListener::~UvListener() {
 }
 
 Co<int> UvListener::acceptNext() {
+  if (!listening_) listen();
   for (;;) {
     int fd = ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) co_return fd;

@@ -16,6 +16,7 @@ class UvNetwork final : public Network {
   explicit UvNetwork(UvShard& shard) : shard_(shard) {}
 
   kj::Own<Listener> listen(const Address& address) override;
+  kj::Own<Listener> reserve(const Address& address) override;
   kj::Promise<kj::Own<Stream>> connect(const Address& address) override;
   kj::Own<Stream> adopt(int descriptor) override;
 
@@ -25,8 +26,9 @@ class UvNetwork final : public Network {
 
 class UvListener final : public Listener {
  public:
-  UvListener(UvShard& shard, int descriptor);
+  UvListener(UvShard& shard, int descriptor, const Address& asked);  // of a bound socket
   ~UvListener();
+  void listen();  // throws as Network::listen
 
   kj::Promise<kj::Own<Stream>> accept() override;
   kj::Promise<int> acceptDescriptor() override { return acceptNext(); }
@@ -40,6 +42,8 @@ class UvListener final : public Listener {
 
   UvShard& shard_;
   const int fd_;
+  const Address asked_;
+  bool listening_ = false;
   uv_poll_t* const poll_;
   Waiter* waiting_ = nullptr;
   // Kept open for when descriptors run out: giving it up lets us take the connection at the head of the queue and close

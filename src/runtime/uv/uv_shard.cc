@@ -91,6 +91,7 @@ void UvShard::drain() {
     std::lock_guard lock(mutex_);
     batch_.swap(mailbox_);
   }
+  port_.countReceived(batch_.size());
   for (auto& task : batch_) task();
   batch_.clear();
 }

@@ -197,6 +197,8 @@ TEST_CASE("broker config: listeners and advertised addresses pair by name") {
   CHECK(contains(pair("0.0.0.0:9092", "a.org:1,b.org:2"), "two are for the listener without a name"));
   CHECK(contains(pair("127.0.0.1:1,127.0.0.1:2", "a.org:1"), "more than one has no name"));
   CHECK(contains(pair("a=127.0.0.1:1,a=127.0.0.1:2", "a=a.org:1"), "two have the name a"));
+  CHECK(contains(pair("127.0.0.1:1,PLAINTEXT=127.0.0.1:2", "a.org:1"), "two have the name PLAINTEXT"));
+  CHECK(pair("PLAINTEXT=127.0.0.1:1", "a.org:1") == "");
   CHECK(contains(pair("a=127.0.0.1:1,b=127.0.0.1:1", "a=a.org:1"), "given twice"));
 }
 

@@ -100,23 +100,23 @@ TEST_CASE("values: fractions print as Java prints them, and read what they print
 TEST_CASE("values: addresses take names, IPv4 and IPv6, and say what is wrong with others") {
   BrokerSettings settings = with("listeners", "127.0.0.1:9092, outside=[fd00::]:9094,dual=[::]:0");
   REQUIRE(settings.listeners.size() == 3);
-  CHECK(settings.listeners[0] == Endpoint{"", "127.0.0.1", 9092});
-  CHECK(settings.listeners[1] == Endpoint{"outside", "fd00::", 9094});
+  CHECK(settings.listeners[0] == Endpoint{"", {"127.0.0.1", 9092}});
+  CHECK(settings.listeners[1] == Endpoint{"outside", {"fd00::", 9094}});
   CHECK(settings.listeners[1].toString() == "outside=[fd00::]:9094");
-  CHECK(settings.listeners[2].port == 0);
-  CHECK(contains(refused("listeners", "::1:9092"), "write an IPv6 address as [HOST]:PORT"));
-  CHECK(contains(refused("listeners", "[::1]"), "[HOST]:PORT"));
-  CHECK(contains(refused("listeners", "[::1]9092"), "[HOST]:PORT"));
-  CHECK(contains(refused("listeners", "[localhost]:9092"), "no IPv6 address"));
-  CHECK(contains(refused("listeners", "localhost"), "no port"));
-  CHECK(contains(refused("listeners", "localhost:"), "no port between"));
-  CHECK(contains(refused("listeners", "localhost:65536"), "no port between"));
-  CHECK(contains(refused("listeners", ":9092"), "no host"));
+  CHECK(settings.listeners[2].address.port == 0);
+  CHECK(contains(refused("listeners", "::1:9092"), "an IPv6 address needs brackets"));
+  CHECK(contains(refused("listeners", "[::1]"), "the port is missing"));
+  CHECK(contains(refused("listeners", "[::1]9092"), "the port is missing"));
+  CHECK(contains(refused("listeners", "[localhost]:9092"), "only an IPv6 address"));
+  CHECK(contains(refused("listeners", "localhost"), "the port is missing"));
+  CHECK(contains(refused("listeners", "localhost:"), "not a number from 0 to 65535"));
+  CHECK(contains(refused("listeners", "localhost:65536"), "not a number from 0 to 65535"));
+  CHECK(contains(refused("listeners", ":9092"), "the host is missing"));
   CHECK(contains(refused("listeners", "=localhost:9092"), "empty name"));
   CHECK(contains(refused("listeners", "a b=localhost:9092"), "name"));
-  CHECK(contains(refused("listeners", "PLAINTEXT://localhost:9092"), "write NAME=HOST:PORT"));
-  CHECK(contains(refused("listeners", "local host:9092"), "character"));
-  CHECK(with("controllers", "1@[::1]:9093").controllers.front() == Voter{1, "::1", 9093});
+  CHECK(contains(refused("listeners", "PLAINTEXT://localhost:9092"), "it is a URL; expected HOST:PORT"));
+  CHECK(contains(refused("listeners", "local host:9092"), "no host has"));
+  CHECK(with("controllers", "1@[::1]:9093").controllers.front() == Voter{1, {"::1", 9093}});
   CHECK(contains(refused("controllers", "localhost:9093"), "ID@"));
   CHECK(contains(refused("controllers", "-1@localhost:9093"), "ID@"));
 }

@@ -33,7 +33,8 @@ void serving(Site& site, std::function<Co<void>(Shard&, const Address&)> body) {
   UvNode node({.shards = 2, .seed = 1}, log);
   node.run([&](Shard& shard) -> Co<void> {
     site.options.listen = {"127.0.0.1", 0};
-    http::Providers providers{[&] { return site.checks; }, {&site.first, &site.second}};
+    http::Providers providers{[&] { return site.checks; },
+                              [&] { return std::vector<metrics::Registry*>{&site.first, &site.second}; }};
     http::Server server(shard, site.options, std::move(providers));
     co_await body(shard, server.local());
   });

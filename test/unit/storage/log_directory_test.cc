@@ -192,7 +192,7 @@ TEST_CASE("LogShard: a sync that fails takes the directory offline once, for goo
   auto body = [&](Shard& first) -> Co<void> {
     Options options;
     options.path = "/data";
-    options.freeBytesMin = 0;
+    options.tuning.freeBytesMin = 0;
     options.reserveBytes = 0;
     LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
     LogShard logs(first, directory);
@@ -252,8 +252,8 @@ TEST_CASE("LogDirectory: below the free-disk floor appends are refused and reads
   auto body = [&](Shard& first) -> Co<void> {
     Options options;
     options.path = "/data";
-    options.freeBytesMin = 1'000'000;
-    options.freePercentMin = 100;
+    options.tuning.freeBytesMin = 1'000'000;
+    options.tuning.freePercentMin = 100;
     options.reserveBytes = 100'000;
     options.spaceCheckInterval = 10ms;
     LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
@@ -286,8 +286,8 @@ TEST_CASE("LogDirectory: below the free-disk floor appends are refused and reads
   auto again = [&](Shard& first) -> Co<void> {
     Options options;
     options.path = "/data";
-    options.freeBytesMin = 1'000'000;
-    options.freePercentMin = 100;
+    options.tuning.freeBytesMin = 1'000'000;
+    options.tuning.freePercentMin = 100;
     options.reserveBytes = 100'000;
     LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
     LogShard logs(first, directory);
@@ -311,9 +311,9 @@ TEST_CASE("Log: a clock that is a month ahead for a moment deletes nothing that 
   auto body = [&](Shard& first) -> Co<void> {
     Options options;
     options.path = "/data";
-    options.freeBytesMin = 0;
+    options.tuning.freeBytesMin = 0;
     options.reserveBytes = 0;
-    options.scrubBytesPerSecond = 0;
+    options.tuning.scrubBytesPerSecond = 0;
     LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
     LogShard logs(first, directory);
     Life life{first, directory, logs};
@@ -335,6 +335,140 @@ TEST_CASE("Log: a clock that is a month ahead for a moment deletes nothing that 
     node.jumpWallClock(30 * 24h);
     co_await world.sleep(1800s);
     CHECK(log->start() == Offset(10));
+    co_await logs.close();
+    co_await directory.close();
+  };
+  world.run([&]() -> Co<void> {
+    node.start(1, [&](Shard& first) { return body(first); });
+    co_await node.ended();
+  });
+}
+
+TEST_CASE("LogDirectory: a stop before all is recovered leaves the rest to the next start") {
+  TempDirectory temp;
+  live(temp / "data", End::kill, keep([](Life& life) -> Co<void> {
+         for (std::string topic : {"a", "b"}) {
+           Log* log = co_await life.open(topic, plainSettings());
+           co_await put(*log, makeBatch({.records = 3}));
+           co_await log->whenDurable(Offset(3));
+         }
+       }));
+  // A torn tail, which only a recovery finds.
+  std::string log = temp / "data/b-0/00000000000000000000.log";
+  std::filesystem::resize_file(log, std::filesystem::file_size(log) + 40);
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         CHECK_FALSE(life.directory.wasClean());
+         co_await life.open("a", plainSettings());
+       }));
+  CHECK_FALSE(std::filesystem::exists(temp / "data/clean-shutdown"));
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         CHECK_FALSE(life.directory.wasClean());
+         co_await life.open("a", plainSettings());
+         Log* b = co_await life.open("b", plainSettings());
+         CHECK(readAll(*b, Offset(0)).offsets == range(0, 3));
+       }));
+  CHECK(std::filesystem::exists(temp / "data/clean-shutdown"));
+  // What no topic claims any more does not hold the mark up for ever.
+  std::filesystem::remove(temp / "data/clean-shutdown");
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         co_await life.open("a", plainSettings());
+         co_await life.directory.quarantineUnknown();
+       }));
+  CHECK(std::filesystem::exists(temp / "data/clean-shutdown"));
+}
+
+TEST_CASE(
+    "LogDirectory: on a full disk the oldest segments go before their time only if that is asked for, and no more") {
+  sim::SimWorld world({.seed = 6});
+  sim::SimNode& node = world.addNode();
+  node.disk().setCapacity(100'000'000);
+  auto body = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.tuning = {.freeBytesMin = 1'000'000, .freePercentMin = 100, .trim = false, .scrubBytesPerSecond = 0};
+    options.reserveBytes = 0;
+    options.spaceCheckInterval = 10ms;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    auto settings = plainSettings();
+    settings.segmentBytes = 100'000;
+    settings.fileDeleteDelayMs = 60'000;  // which a full disk cannot wait for
+    auto compacted = settings;
+    compacted.cleanup = {.deletes = false, .compacts = true};
+    Log* kept = co_await life.open("kept", settings);
+    Log* old = co_await life.open("old", settings);
+    Log* young = co_await life.open("young", settings);
+    for (Log* log : {kept, old, young}) {
+      for (int i = 0; i < 20; ++i) co_await put(*log, makeBatch({.records = 1, .valueBytes = 90'000}));
+      co_await log->whenDurable(log->end());
+      log->setHighWatermark(log->end());
+      co_await world.sleep(1s);
+    }
+    kept->setSettings(compacted);
+    node.disk().setCapacity(node.disk().used() + 500'000);
+    co_await world.sleep(1s);
+    CHECK_FALSE(logs.writable());
+    CHECK(old->start() == Offset(0));
+
+    Tuning tuning = options.tuning;
+    tuning.trim = true;
+    directory.tune(tuning);
+    co_await world.sleep(5s);
+    CHECK(logs.writable());
+    CHECK(kept->start() == Offset(0));
+    CHECK(young->start() == Offset(0));
+    // Half a megabyte and an eighth of the floor were missing: seven segments, and not one more than a round takes.
+    CHECK(old->start() >= Offset(6));
+    CHECK(old->start() <= Offset(8));
+    CHECK(logs.figures().trimmedBytes >= 600'000);
+    CHECK(readAll(*old, old->start()).offsets == range(old->start().value(), 20));
+    co_await put(*young, makeBatch({.records = 1}));
+    co_await logs.close();
+    co_await directory.close();
+  };
+  world.run([&]() -> Co<void> {
+    node.start(1, [&](Shard& first) { return body(first); });
+    co_await node.ended();
+  });
+}
+
+TEST_CASE("LogDirectory: floors and the rate of scrubbing change while logs are open") {
+  sim::SimWorld world({.seed = 7});
+  sim::SimNode& node = world.addNode();
+  node.disk().setCapacity(100'000'000);
+  auto body = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.tuning = {.freeBytesMin = 0, .scrubBytesPerSecond = 0};
+    options.reserveBytes = 0;
+    options.spaceCheckInterval = 10ms;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    auto settings = plainSettings();
+    settings.segmentBytes = 10'000;
+    Log* log = co_await life.open("t", settings);
+    for (int i = 0; i < 10; ++i) co_await put(*log, makeBatch({.records = 1, .valueBytes = 6'000}));
+    co_await world.sleep(60s);
+    CHECK(logs.figures().scrubbedBytes == 0);
+    Tuning tuning = options.tuning;
+    tuning.scrubBytesPerSecond = 1_MiB;
+    directory.tune(tuning);
+    co_await world.sleep(60s);
+    uint64_t scrubbed = logs.figures().scrubbedBytes;
+    CHECK(scrubbed > 50'000);
+    tuning.scrubBytesPerSecond = 0;
+    tuning.freeBytesMin = 200'000'000;
+    tuning.freePercentMin = 100;
+    directory.tune(tuning);
+    co_await world.sleep(60s);
+    CHECK(logs.figures().scrubbedBytes == scrubbed);
+    CHECK_FALSE(logs.writable());
+    tuning.freeBytesMin = 0;
+    directory.tune(tuning);
+    co_await world.sleep(1s);
+    CHECK(logs.writable());
     co_await logs.close();
     co_await directory.close();
   };

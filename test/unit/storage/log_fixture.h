@@ -169,9 +169,9 @@ inline void live(const std::string& path, End end, std::function<kj::Promise<voi
   node.run([&](Shard& first) -> Co<void> {
     Options options;
     options.path = path;
-    options.freeBytesMin = 0;
+    options.tuning.freeBytesMin = 0;
     options.reserveBytes = 0;
-    options.scrubBytesPerSecond = 0;
+    options.tuning.scrubBytesPerSecond = 0;
     if (change) change(options);
     LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
     LogShard logs(first, directory);

@@ -167,11 +167,11 @@ class Driver {
   Co<void> live(Shard& first) {
     Options options;
     options.path = "/data";
-    options.freeBytesMin = 0;
+    options.tuning.freeBytesMin = 0;
     options.reserveBytes = 0;
     options.markInterval = 20ms;
     options.pageCacheSyncInterval = 100ms;
-    options.scrubBytesPerSecond = random_.chance(1, 2) ? 1_MiB : 0;
+    options.tuning.scrubBytesPerSecond = random_.chance(1, 2) ? 1_MiB : 0;
     options.scrubPassMin = 50ms;
     options.openFilesMax = static_cast<uint32_t>(random_.between(2, 40));
     LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});

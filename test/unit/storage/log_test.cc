@@ -298,7 +298,7 @@ TEST_CASE("Scrubber: a flipped bit in a sealed segment is found, that batch is r
          CHECK(readAll(*log, Offset(bad + 1)).offsets == range(bad + 1, 40));
        }),
        &lines, [](Options& options) {
-         options.scrubBytesPerSecond = 100_MiB;
+         options.tuning.scrubBytesPerSecond = 100_MiB;
          options.scrubPassMin = 50ms;
        });
 }

@@ -1,4 +1,4 @@
-#include "runtime/socket.h"
+#include "base/address.h"
 
 #include <doctest/doctest.h>
 
@@ -30,4 +30,8 @@ TEST_CASE("Address: what is no address is refused with the reason") {
   CHECK(why("h:").find("not a number") != std::string::npos);
   CHECK(why("h:+1").find("not a number") != std::string::npos);
   CHECK(why("h:12x").find("not a number") != std::string::npos);
+  CHECK(why("PLAINTEXT://h:1").find("a URL") != std::string::npos);
+  CHECK(why("[h:x]:1").find("only an IPv6") != std::string::npos);
+  CHECK(why("a b:1").find("no host has") != std::string::npos);
+  CHECK(why("a@b:1").find("no host has") != std::string::npos);
 }

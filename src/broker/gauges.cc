@@ -1,0 +1,68 @@
+#include "broker/gauges.h"
+
+namespace mq::broker {
+namespace {
+int64_t signedOf(uint64_t value) { return static_cast<int64_t>(value); }
+}  // namespace
+
+ShardGauges::ShardGauges(Shard& shard, metrics::Registry& registry, const storage::LogDirectory& directory,
+                         const storage::LogShard& logs, const replica::Partitions& partitions, ProcessProbe process)
+    : shard_(shard),
+      metrics_(registry.shard),
+      directory_(directory),
+      logs_(logs),
+      partitions_(partitions),
+      probe_(std::move(process)) {
+  directoryShown_ = registry.add(directoryMetrics_, {.value = directory.options().path}, [this] { refresh(); });
+  if (shard.index() == 0 && probe_) {
+    processShown_ = registry.add(processMetrics_, {}, [this] { refreshProcess(probe_()); });
+  }
+}
+
+void ShardGauges::refresh() {
+  const replica::Partitions::Counts counts = partitions_.counts();
+  metrics_.partitions.set(signedOf(counts.held));
+  metrics_.partitionsLed.set(signedOf(counts.led));
+  metrics_.partitionsOffline.set(signedOf(counts.offline));
+
+  const storage::LogShard::Figures figures = logs_.figures();
+  metrics_.filesOpen.set(signedOf(figures.openFiles));
+  metrics_.filesOpened.value = figures.openedFiles;
+  metrics_.recoveryPartitions.value = figures.recoveredLogs;
+  metrics_.recoveryScanned.value = figures.scannedBytes;
+  metrics_.recoveryCut.value = figures.cutBytes;
+  metrics_.scrubbed.value = figures.scrubbedBytes;
+  metrics_.scrubFailures.value = figures.damagedBatches;
+  metrics_.diskTrimmed.value = figures.trimmedBytes;
+
+  const TurnStats& turns = shard_.turns();
+  metrics_.turn = turns.lengths;
+  metrics_.turnsSlow.value = turns.overOneMs;
+  metrics_.mailboxTasks.value = turns.tasksReceived;
+
+  directoryMetrics_.used.set(signedOf(counts.bytes));
+  directoryMetrics_.syncRounds.value = figures.syncRounds;
+  directoryMetrics_.syncs.value = figures.syncedFiles;
+  directoryMetrics_.sync = figures.syncTime;
+  if (shard_.index() == 0) refreshNode();
+}
+
+void ShardGauges::refreshNode() {
+  const storage::DirectoryUsage usage = directory_.usage();
+  directoryMetrics_.free.set(signedOf(usage.availableBytes));
+  directoryMetrics_.total.set(signedOf(usage.totalBytes));
+  directoryMetrics_.full.set(!directory_.writable());
+  directoryMetrics_.offline.set(directory_.offlineReason().has_value());
+}
+
+void ShardGauges::refreshProcess(const ProcessUsage& usage) {
+  processMetrics_.residentMemory.set(signedOf(usage.residentBytes));
+  processMetrics_.virtualMemory.set(signedOf(usage.virtualBytes));
+  processMetrics_.openDescriptors.set(signedOf(usage.openDescriptors));
+  processMetrics_.maxDescriptors.set(signedOf(usage.maxDescriptors));
+  processMetrics_.threads.set(signedOf(usage.threads));
+  processMetrics_.cpu.value = static_cast<uint64_t>(usage.cpu.count());
+  processMetrics_.startTime.set(Duration(usage.started.value() * 1ms).count());
+}
+
+}  // namespace mq::broker
