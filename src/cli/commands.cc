@@ -8,9 +8,9 @@ namespace mq::cli {
 const std::vector<Command>& allCommands() {
   static const std::vector<Command> rows = [] {
     std::vector<Command> all = {
-        consumeCommand(), helpCommand(), produceCommand(), serveCommand(), versionCommand(),
+        completionCommand(), consumeCommand(), helpCommand(), produceCommand(), serveCommand(), versionCommand(),
     };
-    for (auto group : {benchCommands(), configCommands(), topicCommands()})
+    for (auto group : {benchCommands(), configCommands(), logCommands(), topicCommands()})
       all.insert(all.end(), group.begin(), group.end());
     std::sort(all.begin(), all.end(), [](const Command& a, const Command& b) { return a.path < b.path; });
     return all;

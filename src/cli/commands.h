@@ -4,6 +4,7 @@
 
 namespace mq::cli {
 
+Command completionCommand();
 Command consumeCommand();
 Command helpCommand();
 Command produceCommand();
@@ -11,6 +12,7 @@ Command serveCommand();
 Command versionCommand();
 std::vector<Command> benchCommands();
 std::vector<Command> configCommands();
+std::vector<Command> logCommands();
 std::vector<Command> topicCommands();
 
 }  // namespace mq::cli

@@ -1,11 +1,13 @@
-// Generated pages are fresh: compares etc/mq.toml and man/mq.toml.5.scd under ROOT with what the tables print.
+// Generated pages are fresh: compares etc/mq.toml and man/*.scd under ROOT with what the tables print.
 // MQ_UPDATE_GOLDEN=1 rewrites them (`./dev test --update`).
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 
+#include "cli/manual.h"
 #include "config/reference.h"
 
 namespace {
@@ -36,7 +38,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::string root = argv[1];
-  bool toml = fresh(root + "/etc/mq.toml", mq::config::exampleToml());
-  bool manual = fresh(root + "/man/mq.toml.5.scd", mq::config::manualScdoc());
-  return toml && manual ? 0 : 1;
+  bool good = fresh(root + "/etc/mq.toml", mq::config::exampleToml());
+  auto pages = mq::cli::manualPages();
+  pages["mq.toml.5.scd"] = mq::config::manualScdoc();
+  for (const auto& [name, content] : pages) good = fresh(root + "/man/" + name, content) && good;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/man")) {
+    if (pages.contains(entry.path().filename())) continue;
+    std::fprintf(stderr, "%s: there is no such command any more\n", entry.path().c_str());
+    good = false;
+  }
+  return good ? 0 : 1;
 }
