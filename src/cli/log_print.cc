@@ -37,8 +37,10 @@ std::optional<DirectoryName> partitionOf(std::string_view directory) {
 std::string_view remedyFor(LogFileKind kind) {
   switch (kind) {
     case LogFileKind::log:
-      return "the records around it can be read; bring the file back from a replica or a backup, or save what is whole "
-             "with mq log dump --records -J";
+      return "at the end of what a killed broker wrote, its next start cuts it off and keeps it as .cut; elsewhere the "
+             "records around it can be read: bring the file back from a replica or a backup, or save what is whole "
+             "with "
+             "mq log dump --records -J";
     case LogFileKind::metadataSnapshot: return "bring the file back from another controller or a backup";
     case LogFileKind::offsetIndex:
     case LogFileKind::timeIndex:

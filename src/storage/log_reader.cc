@@ -162,7 +162,9 @@ std::vector<TimeIndexEntry> LogReader::readTimeIndex(const LogFileName& file, bo
   auto entries = take(decodeTimeIndex(asBytes(content), file.base, endFor(file.base)),
                       [&](uint64_t at, const std::string& what) { problem(file, at, what); });
   std::string logPath = filePath(directory_, file.base, kLogSuffix);
-  if (!agree || !system_.exists(logPath)) return entries;
+  // As a killed broker leaves it behind: preallocated, and nothing written yet.
+  bool blank = content.find_first_not_of('\0') == std::string::npos;
+  if (!agree || blank || !system_.exists(logPath)) return entries;
   FileRef log = system_.open(logPath, OpenMode::read);
   HeaderWalk walk(*log, 0, log->size());
   auto header = walk.current();

@@ -105,7 +105,7 @@ def test_wrong_paths_and_closed_pipes():
 def test_data_directories_of_kafka():
     fixtures = pathlib.Path(__file__).resolve().parents[1] / "golden" / "kafka-data"
     with Node(start=False) as node:
-        for name in ("datadir", "txn"):
+        for name in ("datadir", "txn", "unclean-killed"):
             target = node.base / name
             target.mkdir()
             subprocess.run(["tar", "-xJf", str(fixtures / f"{name}.tar.xz"), "-C", str(target)], check=True)
