@@ -104,7 +104,8 @@ class Node::Impl {
     co_return serving;
   }
 
-  Co<void> stop() {
+  Co<bool> stop() {
+    const bool recovered = phase_ == Phase::serving || directory_.wasClean();
     phase_ = Phase::stopping;
     sockets_.clear();
     if (acceptor_) acceptor_->stop();
@@ -124,6 +125,7 @@ class Node::Impl {
     }
     co_await directory_.close();
     http_ = nullptr;
+    co_return recovered && !directory_.offlineReason();
   }
 
   kj::Promise<std::string> failed() {
@@ -282,7 +284,7 @@ Node::Node(Shard& first, NodeOptions options) {
 kj::Promise<Serving> Node::start(std::function<void(RecoveryProgress)> progress) {
   return impl_->start(std::move(progress));
 }
-kj::Promise<void> Node::stop() { return impl_->shard().within(impl_->stopWithin(), kj::Promise<void>(impl_->stop())); }
+kj::Promise<bool> Node::stop() { return impl_->shard().within(impl_->stopWithin(), kj::Promise<bool>(impl_->stop())); }
 kj::Promise<std::string> Node::failed() { return impl_->failed(); }
 
 }  // namespace mq::broker

@@ -55,8 +55,9 @@ class Node {
   // Resolves when clients are served. `progress` is called while logs are being recovered.
   kj::Promise<Serving> start(std::function<void(RecoveryProgress)> progress);
   // Clients get their answers, data is flushed and sealed; what is not done within shutdown.timeout.ms is left to the
-  // next start's recovery, and then this rejects. Also after a start that failed half-way.
-  kj::Promise<void> stop();
+  // next start's recovery, and then this rejects. Also after a start that failed half-way. False: the next start has
+  // something to recover, because the log directory failed or was not recovered yet.
+  kj::Promise<bool> stop();
   // Resolves with the reason when the node cannot go on (its metadata log failed).
   kj::Promise<std::string> failed();
 

@@ -281,8 +281,9 @@ int runServe(const Arguments& arguments) {
       log->info("stopping", "{}: answering, flushing, closing", signal == SIGINT ? "SIGINT" : "SIGTERM");
     }
     try {
-      co_await node.stop();
-      if (exitCode == exitDone) log->info("stopped", "clean");
+      const bool clean = co_await node.stop();
+      if (clean && exitCode == exitDone) log->info("stopped", "clean");
+      if (!clean) log->warning("stopped", "not clean: the next start recovers");
     } catch (const kj::Exception& exception) {
       log->error("stop-failed", "not everything could be flushed and sealed ({}); the next start recovers",
                  mq::describe(exception));

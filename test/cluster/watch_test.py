@@ -138,11 +138,11 @@ QUIET = {
     "mq_fetch_decompressed_bytes": "the same",
     "mq_fetch_sessions": "librdkafka has none: kafka/fetch_sessions_test",
     "mq_fetches_waiting": "asked for while a consumer waits, below",
-    "mq_log_directory_full": "test_a_full_disk",
-    "mq_log_directory_offline": "storage/log_directory_test",
+    "mq_log_directory_full": "test_live_settings",
+    "mq_log_directory_offline": "test_a_failed_disk",
     "mq_log_duplicate_batches": "a retry of an acknowledged batch: kafka/produce_test",
-    "mq_partitions_offline": "test_a_damaged_partition",
-    "mq_recovery_cut_bytes": "test_a_damaged_partition",
+    "mq_partitions_offline": "test_a_failed_disk",
+    "mq_recovery_cut_bytes": "a torn tail: durability_test",
     "mq_request_errors": "below",
     "mq_request_memory_bytes": "between two requests it is 0",
     "mq_request_memory_pauses": "memory spent: kafka/connection_test",
@@ -252,6 +252,25 @@ def test_a_damaged_partition_shows_in_the_metrics():
         assert node.get("/readyz")[0] == 200  # the others are served
         ready = [json.loads(line) for line in node.log().splitlines() if '"event":"ready"' in line][-1]
         assert ready["offline_partitions"] == 1, ready
+
+
+def test_a_failed_disk_is_told_by_readyz_and_the_metrics_and_the_stop():
+    with Watched() as node:
+        node.mq("topic", "create", "a")
+        node.mq("topic", "create", "b")
+        produce(node, "a", ["1"])
+        (node.data / "b-0").touch()  # where the partition's directory should come
+        assert node.mq("produce", "b", "--timeout", "1000", input="2\n", check=False).returncode == 1
+        status, _, text = node.get("/readyz?verbose")
+        assert status == 503 and str(node.data / "b-0") in text, text
+        assert node.get("/livez")[0] == 200
+        assert node.total("mq_log_directory_offline") == 1 and node.total("mq_partitions_offline") == 2
+        assert "directory-offline" in node.log(), node.log()
+        assert node.stop() == 0 and "not clean" in node.log(), node.log()
+        (node.data / "b-0").unlink()
+        node.start()
+        assert node.mq("consume", "a", "-e").stdout == "1\n"
+        produce(node, "b", ["2"])
 
 
 def test_live_settings_reach_the_running_node():
