@@ -109,20 +109,16 @@ class Node::Impl {
     phase_ = Phase::stopping;
     sockets_.clear();
     if (acceptor_) acceptor_->stop();
-    for (uint32_t i = 0; i < parts_.size(); ++i) {
-      co_await first_.call(i, [parts = parts_[i]]() -> kj::Promise<void> {
-        parts->partitions.stopWaiting();
-        if (!parts->server) return kj::READY_NOW;
-        return parts->server->drain();
-      });
-    }
+    co_await onAllShards([](ShardParts& parts) -> kj::Promise<void> {
+      parts.partitions.stopWaiting();
+      if (!parts.server) return kj::READY_NOW;
+      return parts.server->drain();
+    });
     if (controller_.get() != nullptr) co_await controller_->stop();
-    for (uint32_t i = 0; i < parts_.size(); ++i) {
-      co_await first_.call(i, [parts = parts_[i]] {
-        parts->partitions.close();
-        return parts->logs.close();
-      });
-    }
+    co_await onAllShards([](ShardParts& parts) {
+      parts.partitions.close();
+      return parts.logs.close();
+    });
     co_await directory_.close();
     http_ = nullptr;
     co_return recovered && !directory_.offlineReason();
@@ -138,6 +134,15 @@ class Node::Impl {
 
  private:
   enum class Phase : uint8_t { starting, recovering, serving, stopping };
+
+  // At the same time; one that fails is heard of when all have ended.
+  Co<void> onAllShards(kj::Promise<void> (*work)(ShardParts&)) {
+    std::vector<kj::Promise<void>> working;
+    for (uint32_t i = 0; i < parts_.size(); ++i) {
+      working.push_back(first_.call(i, [parts = parts_[i], work] { return work(*parts); }));
+    }
+    co_await kj::joinPromises(toArray(working));
+  }
 
   static std::vector<kafka::ListenerOptions> listenersOf(const config::BrokerSettings& settings) {
     std::vector<kafka::ListenerOptions> listeners;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Duration kSweepEvery = 1s;
 constexpr Duration kOpenedWithin = 1s;
-constexpr Duration kDrainAtMost = 3s;
+constexpr Duration kDrainAtMost = 2s;
 constexpr size_t kReserveShare = 8;  // of the request memory, for small requests
 
 BufferPool::Options poolOptions(const config::BrokerSettings& settings, uint32_t shards) {

@@ -217,7 +217,7 @@ def test_a_stop_waits_for_no_client_for_long_and_the_next_start_recovers_nothing
         took = time.monotonic() - begin
         for client in [*clients, half]:
             client.close()
-        assert took < 10, f"stop took {took:.1f} s"
+        assert took < 20, f"stop took {took:.1f} s"  # two seconds for the clients; shutdown.timeout.ms is 30
         node.start()
         ready = [json.loads(line) for line in node.log().splitlines() if '"event":"ready"' in line][-1]
         assert ready["clean"] is True, ready
