@@ -146,8 +146,8 @@ std::string joined(const std::vector<std::string>& items) {
 // What a person sees when it serves: at most eight lines on a terminal, one JSON object otherwise.
 class Announcement {
  public:
-  Announcement(const config::BrokerSettings& settings, std::string directory, bool dev)
-      : settings_(settings), directory_(std::move(directory)), dev_(dev) {}
+  Announcement(const config::BrokerSettings& settings, std::string directory, bool isThrownAway)
+      : settings_(settings), directory_(std::move(directory)), isThrownAway_(isThrownAway) {}
 
   void print(const broker::Serving& serving, int64_t milliseconds) const {
     bool text = settings_.logFormat == config::LogFormat::text ||
@@ -181,7 +181,7 @@ class Announcement {
         serving.newDirectory ? "new" : fmt::format("{} topics, {}", serving.topics, humanBytes(serving.bytes));
     out += fmt::format("data       {} ({}{}{})\n", directory_, state,
                        serving.wasClean || serving.newDirectory ? "" : ", recovered",
-                       dev_ ? "; --dev: thrown away at the end" : "");
+                       isThrownAway_ ? "; --dev: thrown away at the end" : "");
     out += fmt::format("listening  {}; clients are sent to {}{}\n", joined(serving.listening), advertisedText(serving),
                        serving.http.empty() ? "" : fmt::format("; http://{}/metrics", serving.http));
     out += durability() == "fsync" ? "durability fsync: acknowledged means synced to the disk\n"
@@ -212,14 +212,14 @@ class Announcement {
     list(serving.advertised);
     out += "],\"http\":";
     serving.http.empty() ? void(out += "null") : appendJsonBytes(out, asBytes(serving.http));
-    out +=
-        fmt::format(",\"durability\":\"{}\",\"throw_away\":{},\"ready_ms\":{}}}\n", durability(), dev_, milliseconds);
+    out += fmt::format(",\"durability\":\"{}\",\"throw_away\":{},\"ready_ms\":{}}}\n", durability(), isThrownAway_,
+                       milliseconds);
     return out;
   }
 
   const config::BrokerSettings& settings_;
   std::string directory_;
-  bool dev_;
+  bool isThrownAway_;
 };
 
 int runServe(const Arguments& arguments) {
@@ -232,6 +232,7 @@ int runServe(const Arguments& arguments) {
     return exitDone;
   }
   std::string directory = absolutePath(settings.dataDir);
+  bool isThrownAway = directory == temporary.path();  // --dev with a --data-dir keeps that one
   auto log = stderrLogger(levelOf(settings.logDetail), styleOf(settings.logFormat));
   std::vector<std::string> open;
   for (const auto* listeners : {&settings.listeners, &settings.httpListen}) {
@@ -260,7 +261,7 @@ int runServe(const Arguments& arguments) {
     auto serve = started.then([&](broker::Serving&& serving) {
       ready = true;
       auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-      Announcement(settings, directory, arguments.has("dev")).print(serving, took.count());
+      Announcement(settings, directory, isThrownAway).print(serving, took.count());
       return node.failed().then([&](std::string&& reason) { stopped = std::move(reason); });
     });
     std::optional<kj::Exception> failure;

@@ -48,11 +48,6 @@ namespace mq::kafka {
 
 namespace {
 
-template <class M>
-Result<M> decodeBody(Request& request) {
-  return wire::decode<M>(request.body, request.version);  // bytes behind the message are ignored, as Kafka does
-}
-
 Response malformed(const Request& request, const Failure& why) {
   return Response::close(
       fmt::format("sent a malformed {} version {}: {}", request.api.name, request.version, why.message));

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kafka/server.h"
+#include "wire/produce_request.h"
 
 namespace mq::kafka {
 
@@ -14,6 +15,8 @@ namespace {
 constexpr size_t kTurnBytesMax = 1 << 20;      // read from one client before others get a look
 constexpr size_t kGatherBytesMax = 256 << 10;  // written at a time
 constexpr size_t kGatherAnswersMax = 64;
+constexpr size_t kUnansweredMax = 8;               // requests other than Produce, of which Kafka serves one at a time
+constexpr size_t kUnsentBytesMax = 256 << 10;      // of encoded answers; with more the client is not served further
 constexpr size_t kCopiedSliceBytesMax = 16 << 10;  // less is cheaper to read and write with the head than to sendfile
 constexpr uint64_t kSlowestBytesPerSecond = 64 << 10;  // a frame may take longer than its time-out at this pace
 
@@ -66,6 +69,8 @@ void Connection::Pending::count(size_t bytes) {
   pool.count(bytes);
   pool.uncount(std::exchange(counted, bytes));
 }
+
+bool Connection::Pending::isProduce() const { return request.api.key == wire::ProduceRequest::kApiKey; }
 
 std::string Connection::describePeer() const {
   std::string text = session_.peer.toString();
@@ -126,7 +131,10 @@ Co<void> Connection::receive() {
       frameSince_.reset();
       if (session_.isLeaving) break;
       if (!start(std::move(frame))) co_return;
-      if (pending_.size() >= kInFlightMax) {
+      // What a Produce answers is small, and appends of one turn share a write. Of all else the answer is made, counted
+      // and on its way, if it can be had at once, before the next request is looked at.
+      if (!pending_.back()->isProduce()) co_await kj::evalLast([] {});
+      while (isBehind()) {
         auto paf = kj::newPromiseAndFulfiller<void>();
         wakeReceive_ = kj::mv(paf.fulfiller);
         co_await kj::mv(paf.promise);
@@ -177,6 +185,18 @@ Co<void> Connection::receive() {
   }
 }
 
+// Whether the client has to take answers before it is served further.
+bool Connection::isBehind() const {
+  return pending_.size() >= kInFlightMax || unanswered_ >= kUnansweredMax || unsentBytes_ >= kUnsentBytesMax ||
+         (unsentBytes_ > 0 && server_.pool().spent());
+}
+
+void Connection::wakeReceiveIfDue() {
+  if (!wakeReceive_ || isBehind()) return;
+  wakeReceive_->fulfill();
+  wakeReceive_ = nullptr;
+}
+
 bool Connection::start(Frame frame) {
   ByteReader reader(frame.bytes);
   int16_t key = reader.int16();
@@ -209,9 +229,11 @@ bool Connection::start(Frame frame) {
                                                        .body = reader,
                                                        .received = server_.shard().now()}));
   Pending& pending = *pending_.back();
+  if (!pending.isProduce()) ++unanswered_;
   pending.work = api->serve(pending.request)
                      .then([this, &pending](Response&& response) { finished(pending, std::move(response)); })
                      .eagerlyEvaluate([this](kj::Exception&& e) { abort_->reject(kj::mv(e)); });
+  pending.count(pending.request.decodedBytes);
   return true;
 }
 
@@ -219,6 +241,9 @@ void Connection::finished(Pending& pending, Response&& response) {
   pending.response = std::move(response);
   pending.done = true;
   pending.count(pending.response.bytes.capacity());
+  unsentBytes_ += pending.response.bytes.size();
+  if (!pending.isProduce()) --unanswered_;
+  wakeReceiveIfDue();
   if (pending_.front().get() == &pending && wakeTransmit_) {
     wakeTransmit_->fulfill();
     wakeTransmit_ = nullptr;
@@ -261,12 +286,10 @@ Co<void> Connection::transmit() {
       uint64_t sent = answer->response.bytes.size();
       for (const FileSlice& slice : answer->response.slices) sent += slice.length;
       server_.metrics().sentBytes.add(sent);
+      unsentBytes_ -= answer->response.bytes.size();
     }
     answers.clear();
-    if (wakeReceive_ && pending_.size() < kInFlightMax) {
-      wakeReceive_->fulfill();
-      wakeReceive_ = nullptr;
-    }
+    wakeReceiveIfDue();
   }
 }
 

@@ -4,9 +4,9 @@
 //   pending    requests being served, oldest first; many at a time
 //   transmit   answers, in the order of the requests: what is ready in one turn goes out in one write
 //
-// What a client can make us hold is bounded: frames by the shard's BufferPool, requests by kInFlightMax (then the
-// socket is not read), answers by the same two. Half a frame, a reader that takes nothing and silence all have a
-// deadline (overdue()), checked by the Server's sweep.
+// What a client can make us hold is bounded: frames by the shard's BufferPool, requests by kInFlightMax, answers that
+// it does not take by 256 KiB or, once the BufferPool is spent, by any at all; then the socket is not read. Half a
+// frame, a reader that takes nothing and silence all have a deadline (overdue()), checked by the Server's sweep.
 //
 // Ends: the peer closes (what is pending is still answered, long polls at once), the peer is no Kafka client (one line
 // in the log), a deadline, an I/O error, or leave(). An exception from a handler is a broken world: it is logged and
@@ -48,6 +48,7 @@ class Connection {
     explicit Pending(Request&& r) : request(std::move(r)) {}
     ~Pending() { count(0); }
     void count(size_t bytes);  // against the shard's budget
+    bool isProduce() const;
     Request request;
     kj::Promise<void> work = nullptr;
     Response response;
@@ -60,6 +61,8 @@ class Connection {
   // False: the connection must end.
   bool start(Frame frame);
   void finished(Pending& pending, Response&& response);
+  bool isBehind() const;
+  void wakeReceiveIfDue();
   void reject(const std::string& mistake);
   Co<void> send(std::vector<std::unique_ptr<Pending>>& answers);
   Co<void> sendWithSlices(Response& response);
@@ -82,6 +85,8 @@ class Connection {
   std::optional<Instant> writingSince_;  // the peer owes us room in its window since then
 
   std::deque<std::unique_ptr<Pending>> pending_;  // in the order of arrival; answers leave at the front
+  size_t unanswered_ = 0;                         // of them, without those of Produce
+  size_t unsentBytes_ = 0;                        // encoded, and not yet taken by the socket
   kj::Promise<void> transmitting_ = nullptr;
 };
 

@@ -24,7 +24,8 @@ struct Request {
   Frame frame;
   int16_t version = 0;
   int32_t correlationId = 0;
-  ByteReader body;  // behind the header
+  ByteReader body;          // behind the header
+  size_t decodedBytes = 0;  // what the decoded message holds, counted against the shard's budget until it is answered
   Instant received;
 };
 
@@ -46,6 +47,18 @@ struct Response {
 };
 
 using Serve = kj::Promise<Response> (*)(Request&);
+
+// A message may not take more memory than this beside its frame. A Fetch of 100,000 partitions takes 10 MB.
+inline constexpr size_t kDecodedBytesMax = 32 << 20;
+
+// Bytes behind the message are ignored, as Kafka does.
+template <class M>
+Result<M> decodeBody(Request& request) {
+  wire::DecodeCost cost{.bytesMax = kDecodedBytesMax};
+  auto message = wire::decode<M>(request.body, request.version, &cost);
+  request.decodedBytes = cost.bytes;
+  return message;
+}
 
 // The frame of an answer: length, header and body.
 Response respond(const Request& request, const wire::Message& descriptor, const void* message);

@@ -9,7 +9,8 @@
 // anything is allocated. Lenient where Kafka is: any negative length is null, any non-zero byte is true, over-long
 // varints, unordered tags. Stricter than Kafka: a tagged field must fill its size exactly. Text is not checked for
 // UTF-8; what came in goes out. After a message the reader stands behind it; whether bytes may follow is the caller's
-// policy. Errors: unsupportedVersion, or invalidRequest with the path of the field ("topicData[3].name: ...").
+// policy. Errors: unsupportedVersion, or invalidRequest with the path of the field ("topicData[3].name: ..."); the
+// latter also when the message costs more than the caller allows (DecodeCost).
 //
 // encode: fields without a place in `version` must have their default, unless the schema lets a sender drop them; else
 // invalidRequest. On error the buffer is as it was.
@@ -37,15 +38,24 @@ struct Splice {
 };
 using Splices = std::vector<Splice>;
 
+// What decoding may allocate, in bytes, and what it did: lists, text and unknown tags, not the message itself nor what
+// it views. A few bytes of a frame can make a hundred bytes of message, so whoever takes frames from strangers sets a
+// limit.
+struct DecodeCost {
+  size_t bytesMax = SIZE_MAX;
+  size_t bytes = 0;
+};
+
 // By descriptor: for code that walks all messages. `message` must be fresh.
-Result<void> decodeInto(const Message& descriptor, ByteReader& from, int16_t version, void* message);
+Result<void> decodeInto(const Message& descriptor, ByteReader& from, int16_t version, void* message,
+                        DecodeCost* cost = nullptr);
 Result<void> encodeFrom(const Message& descriptor, const void* message, int16_t version, Buffer& into,
                         Splices* splices);
 
 template <class M>
-Result<M> decode(ByteReader& from, int16_t version) {
+Result<M> decode(ByteReader& from, int16_t version, DecodeCost* cost = nullptr) {
   Result<M> message;
-  if (auto done = decodeInto(M::kDescriptor, from, version, &*message); !done) return done.failure();
+  if (auto done = decodeInto(M::kDescriptor, from, version, &*message, cost); !done) return done.failure();
   return message;
 }
 

@@ -7,10 +7,12 @@
 namespace mq::wire {
 namespace {
 
+constexpr size_t kTextInPlaceBytes = 15;  // of a std::string
+
 class Reader {
  public:
-  Reader(const Message& message, ByteReader& from, int16_t version)
-      : message_(message), in_(from), version_(version), flexible_(message.flexible.contains(version)) {}
+  Reader(const Message& message, ByteReader& from, int16_t version, DecodeCost& cost)
+      : message_(message), in_(from), version_(version), flexible_(message.flexible.contains(version)), cost_(cost) {}
 
   bool structure(const Structure& structure, uint8_t* object);
   Failure takeFailure() {
@@ -37,6 +39,11 @@ class Reader {
   enum class Prefix { null, present, bad };
   Prefix prefix(const Field& field, bool compact, bool wide, size_t bytesEach, size_t& count);
   size_t bytesMin(const Field& field, bool compact) const;
+  // Before that many bytes are allocated.
+  bool charge(size_t bytes) {
+    cost_.bytes += bytes;
+    return cost_.bytes <= cost_.bytesMax || fail(fmt::format("more than {} bytes once decoded", cost_.bytesMax));
+  }
 
   [[gnu::cold]] bool fail(std::string why) {
     if (why_.empty()) why_ = std::move(why);
@@ -53,6 +60,7 @@ class Reader {
   ByteReader& in_;
   int16_t version_;
   bool flexible_;
+  DecodeCost& cost_;
   std::string path_;
   std::string why_;
 };
@@ -138,6 +146,7 @@ bool Reader::array(const Field& field, uint8_t* at, bool compact) {
     case Prefix::null: field.optional->reset(at); return true;
     case Prefix::present: break;
   }
+  if (!charge(count * field.array->stride)) return within(field.name);
   if (field.optional) at = static_cast<uint8_t*>(field.optional->emplace(at));
   auto* element = static_cast<uint8_t*>(field.array->renew(at, count));
   switch (field.type) {
@@ -184,6 +193,7 @@ bool Reader::single(const Field& field, uint8_t* at, bool compact) {
       return true;
     case Prefix::present: break;
   }
+  if (isText && length > kTextInPlaceBytes && !charge(length)) return false;
   void* to = optional ? optional->emplace(at) : at;
   if (isText) {
     static_cast<std::string*>(to)->assign(in_.text(length));
@@ -212,6 +222,7 @@ bool Reader::tags(const Structure& structure, uint8_t* object) {
       if (static_cast<uint32_t>(field.tag) == tag && field.versions.contains(version_)) known = &field;
     }
     if (!known) {
+      if (!charge(2 * sizeof(UnknownTag) + size)) return false;
       unknown.push_back({tag, Buffer(bytes.begin(), bytes.end())});
     } else if (!taggedValue(*known, object + known->offset, bytes)) {
       return false;
@@ -233,12 +244,13 @@ bool Reader::taggedValue(const Field& field, uint8_t* at, Bytes bytes) {
 
 }  // namespace
 
-Result<void> decodeInto(const Message& descriptor, ByteReader& from, int16_t version, void* message) {
+Result<void> decodeInto(const Message& descriptor, ByteReader& from, int16_t version, void* message, DecodeCost* cost) {
   if (!descriptor.versions.contains(version)) {
     return failure(Error::unsupportedVersion, "{} v{}: known are {} to {}", descriptor.name, version,
                    descriptor.versions.first, descriptor.versions.last);
   }
-  Reader reader(descriptor, from, version);
+  DecodeCost unlimited;
+  Reader reader(descriptor, from, version, cost ? *cost : unlimited);
   if (reader.structure(descriptor.body, static_cast<uint8_t*>(message))) return {};
   return reader.takeFailure();
 }

@@ -108,3 +108,49 @@ def test_odd_topic_names_are_refused_everywhere():
         node.mq("topic", "create", "a.b")
         result = node.mq("topic", "create", "a_b", check=False)
         assert result.returncode != 0 and "a.b" in result.stderr, result.stderr
+
+
+def test_a_request_that_decodes_to_far_more_than_its_bytes_costs_little():
+    """Metadata v9 for so many empty names: two bytes each in the frame, a hundred once decoded."""
+    def names(count):
+        size, n = b"", count + 1
+        while n > 127:
+            size += bytes([n & 127 | 128])
+            n >>= 7
+        return frame(3, 9, size + bytes([n]) + b"\x01\0" * count + b"\0\0\0\0", flexible=True)
+
+    with Node() as node:
+        alive(node)
+        before = node.rss_kb()
+        for _ in range(5):
+            with Raw(node.port) as client:
+                client.send(names(20_000_000))
+                assert client.closed()
+        assert node.rss_kb() - before < 100_000, (before, node.rss_kb())
+        assert "Metadata" in node.log() and "once decoded" in node.log(), node.log()
+        with Raw(node.port) as client:
+            client.send(names(10_000))
+            assert client.receive() is not None
+
+
+def test_clients_that_ask_and_never_read_cost_little_and_hold_nobody_up():
+    with Node() as node:
+        node.mq("topic", "create", *[f"topic-{i}" for i in range(20)], "-p", "200")
+        alive(node)
+        before = node.rss_kb()
+        asked = b"".join(metadata_request(correlation=i) for i in range(200))  # an answer has about 100 KB
+        clients = [Raw(node.port, 60) for _ in range(20)]
+        try:
+            for client in clients:
+                client.send(asked)
+            for _ in range(10):
+                alive(node)
+                assert node.rss_kb() - before < 150_000, (before, node.rss_kb())
+                time.sleep(0.1)
+            # Whoever reads on gets everything.
+            for i in range(200):
+                assert struct.unpack(">i", clients[0].receive()[:4])[0] == i
+        finally:
+            for client in clients:
+                client.close()
+        assert eventually(lambda: node.descriptors() < 60)

@@ -11,6 +11,13 @@ namespace mq::kafka {
 
 namespace {
 
+// Kafka's own name for how far a cluster's metadata has come. Tools look for it, so the level of the release whose
+// protocol this is stands here; nothing depends on it. Not listed: group.version, transaction.version and
+// share.version, by which clients take up protocols that are not served.
+constexpr std::string_view kMetadataVersion = "metadata.version";
+constexpr int16_t kMetadataLevel = 33;    // 4.4-IV2
+constexpr int16_t kMetadataLevelMin = 7;  // 3.3-IV3
+
 // [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?
 bool isSoftwareName(std::string_view text) {
   auto alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); };
@@ -40,7 +47,7 @@ kj::Promise<Response> apiVersions(Request& request) {
         {.apiKey = request.api.key, .minVersion = request.api.versions.first, .maxVersion = request.api.versions.last});
     return respondAs(request, wire::ApiVersionsResponse::kDescriptor, &response, 0);
   }
-  auto asked = wire::decode<wire::ApiVersionsRequest>(request.body, request.version);
+  auto asked = decodeBody<wire::ApiVersionsRequest>(request);
   if (!asked) return Response::close("sent a malformed ApiVersions: " + asked.failure().message);
 
   response.errorCode = check(request.server, request.version, *asked);
@@ -54,6 +61,10 @@ kj::Promise<Response> apiVersions(Request& request) {
   }
   const metadata::Image& image = request.server.image();
   response.finalizedFeaturesEpoch = image.offset();
+  response.finalizedFeatures.push_back(
+      {.name = std::string(kMetadataVersion), .maxVersionLevel = kMetadataLevel, .minVersionLevel = kMetadataLevel});
+  response.supportedFeatures.push_back(
+      {.name = std::string(kMetadataVersion), .minVersion = kMetadataLevelMin, .maxVersion = kMetadataLevel});
   for (const auto& [name, level] : image.features()) {
     response.finalizedFeatures.push_back({.name = name, .maxVersionLevel = level, .minVersionLevel = level});
     response.supportedFeatures.push_back({.name = name, .minVersion = 1, .maxVersion = level});

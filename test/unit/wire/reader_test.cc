@@ -22,9 +22,11 @@ Result<void> decodeGuarded(const Message& descriptor, Bytes bytes, int16_t versi
   message = makeAny(descriptor);
   ByteReader reader(bytes);
   test::AllocationPeak peak;
-  auto done = decodeInto(descriptor, reader, version, message.get());
+  DecodeCost cost;
+  auto done = decodeInto(descriptor, reader, version, message.get(), &cost);
   INFO(descriptor.name, " v", version, " ", toHex(bytes.first(std::min<size_t>(bytes.size(), 200))));
   CHECK(peak.bytes() <= 100 * bytes.size() + 1024);  // 1024: the failure's text
+  CHECK(peak.bytes() <= 2 * cost.bytes + 1024);
   return done;
 }
 
@@ -165,4 +167,29 @@ TEST_CASE("Unknown tags may come in any order and are kept sorted, the last of e
   REQUIRE(tags.size() == 2);
   CHECK(tags[0] == UnknownTag{5, {2}});
   CHECK(tags[1] == UnknownTag{9, {3}});
+}
+
+TEST_CASE("A message that costs more than it may is refused before that is allocated, and one that costs less is not") {
+  MetadataRequest request;
+  request.topics.emplace(10'000, MetadataRequest::MetadataRequestTopic{.name = ""});
+  Buffer body;
+  REQUIRE(encode(request, 9, body));
+  CHECK(body.size() < 21'000);
+  DecodeCost free;
+  ByteReader all{Bytes(body)};
+  REQUIRE(decode<MetadataRequest>(all, 9, &free));
+  CHECK(free.bytes >= 10'000 * sizeof(MetadataRequest::MetadataRequestTopic));
+  for (size_t limit : {free.bytes - 1, size_t{0}}) {
+    DecodeCost cost{.bytesMax = limit};
+    ByteReader reader{Bytes(body)};
+    test::AllocationPeak peak;
+    auto refused = decode<MetadataRequest>(reader, 9, &cost);
+    CHECK(peak.bytes() < 2048);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.errorCode() == Error::invalidRequest);
+    CHECK(refused.failure().message.contains("topics: more than"));
+  }
+  DecodeCost exact{.bytesMax = free.bytes};
+  ByteReader reader{Bytes(body)};
+  CHECK(decode<MetadataRequest>(reader, 9, &exact));
 }
