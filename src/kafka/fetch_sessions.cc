@@ -4,25 +4,45 @@ namespace mq::kafka {
 
 void FetchSession::update(FetchWish wish) {
   auto found = byTarget_.find({wish.topic, wish.id, wish.partition});
-  if (found != byTarget_.end()) {
-    FetchWish& known = found->second->wish;
-    known.from = wish.from;
-    known.bytesMax = wish.bytesMax;
-    known.currentLeaderEpoch = wish.currentLeaderEpoch;
-    known.lastFetchedEpoch = wish.lastFetchedEpoch;
+  if (found == byTarget_.end()) {
+    uint64_t number = nextNumber_++;
+    const FetchWish& kept = entries_.emplace(number, Entry{.wish = std::move(wish)}).first->second.wish;
+    byTarget_.emplace(FetchTarget{kept.topic, kept.id, kept.partition}, number);
+    stale_.insert(number);
     return;
   }
-  entries_.push_back({.wish = std::move(wish)});
-  auto entry = std::prev(entries_.end());
-  byTarget_.emplace(FetchTarget{entry->wish.topic, entry->wish.id, entry->wish.partition}, entry);
+  FetchWish& known = entries_.at(found->second).wish;
+  known.from = wish.from;
+  known.bytesMax = wish.bytesMax;
+  known.currentLeaderEpoch = wish.currentLeaderEpoch;
+  known.lastFetchedEpoch = wish.lastFetchedEpoch;
+  stale_.insert(found->second);
 }
 
 void FetchSession::forget(const FetchTarget& target) {
   auto found = byTarget_.find(target);
   if (found == byTarget_.end()) return;
-  auto entry = found->second;
+  uint64_t number = found->second;
   byTarget_.erase(found);
+  auto entry = entries_.find(number);
+  if (!entry->second.followed.topic.isZero()) dropped_.push_back(entry->second.followed);
   entries_.erase(entry);
+  stale_.erase(number);
+}
+
+FetchSession::Entry* FetchSession::find(uint64_t number) {
+  auto found = entries_.find(number);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+std::vector<uint64_t> FetchSession::takeStale() {
+  std::vector<uint64_t> numbers(stale_.begin(), stale_.end());
+  stale_.clear();
+  return numbers;
+}
+
+void FetchSession::setAllStale() {
+  for (const auto& [number, entry] : entries_) stale_.insert(number);
 }
 
 FetchSessionUse FetchSessions::create(bool byTopicId, Instant now) {

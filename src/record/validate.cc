@@ -73,14 +73,15 @@ Result<void> checkHeader(BatchView batch, const ValidationRules& rules) {
   return {};
 }
 
-// Collects the records at fault, and decides what the whole batch gets: as in Kafka, INVALID_TIMESTAMP if that is what
-// the first of them has.
+// Collects the records at fault, and decides what the whole batch gets: as in Kafka, INVALID_TIMESTAMP if any of them
+// has that.
 class RecordFaults {
  public:
   explicit RecordFaults(std::vector<RecordError>* list) : list_(list) {}
 
   void add(Error error, int32_t index, std::string message) {
-    if (error_ == Error::none) {
+    bool first = error_ == Error::none;
+    if (first || (error == Error::invalidTimestamp && error_ != error)) {
       error_ = error;
       first_ = fmt::format("record {}: {}", index, message);
     }

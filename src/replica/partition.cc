@@ -38,13 +38,13 @@ const std::optional<std::string>& Partition::offlineReason() const {
 }
 
 void Partition::setAssignment(const metadata::Partition& assignment) {
-  bool led = leader_ == self_;
+  bool isNews = leader_ != assignment.leader || leaderEpoch_ != assignment.leaderEpoch;
   leader_ = assignment.leader;
   leaderEpoch_ = assignment.leaderEpoch;
   replicas_ = std::max<size_t>(assignment.replicas.size(), 1);
   isr_ = assignment.isr;
   advanceHighWatermark();
-  if (led && leader_ != self_) watcher_.changed(*this);
+  if (isNews) watcher_.changed(*this);
 }
 
 void Partition::setSettings(const config::TopicSettings& settings) {
@@ -86,10 +86,12 @@ Error Partition::unserved(LeaderEpoch currentLeaderEpoch) const {
   return Error::none;
 }
 
-kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks) {
+kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
+                                                std::vector<record::RecordError>* recordErrors) {
   // The coroutine outlives this replica's removal: it keeps the object, and after each wait looks at stopped_.
   auto self = shared_from_this();
-  auto run = [](std::shared_ptr<Partition> self, MutableBytes batch, Acks acks) -> Co<Result<Produced>> {
+  auto run = [](std::shared_ptr<Partition> self, MutableBytes batch, Acks acks,
+                std::vector<record::RecordError>* recordErrors) -> Co<Result<Produced>> {
     if (Error error = self->unserved(kNoLeaderEpoch); error != Error::none) {
       if (error == Error::kafkaStorageError) co_return storageFailure(self->offlineReason().value_or(""));
       co_return error;
@@ -99,7 +101,7 @@ kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks) {
                         self->name_, self->isr_.size(), self->inSyncNeeded());
     }
     Result<storage::Appended> appended =
-        co_await self->log_->append({batch, storage::Origin::client, self->leaderEpoch_});
+        co_await self->log_->append({batch, storage::Origin::client, self->leaderEpoch_, recordErrors});
     if (!appended) co_return appended.failure();
     Produced produced{appended->offsets.first, appended->logAppendTime, self->logStart()};
     if (acks == Acks::none) co_return produced;
@@ -120,7 +122,7 @@ kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks) {
     co_return produced;
   };
   // A rejection is the log going away or offline under the wait: an answer, since the client can do something about it.
-  return run(self, batch, acks).catch_([self](kj::Exception&& exception) -> Result<Produced> {
+  return run(self, batch, acks, recordErrors).catch_([self](kj::Exception&& exception) -> Result<Produced> {
     if (self->stopped_) return *self->stopped_;
     return storageFailure(std::string(exception.getDescription().cStr()));
   });
@@ -155,7 +157,7 @@ void Partition::advanceHighWatermark() {
 
 void Partition::written(Offset) {}
 void Partition::durable(Offset) { advanceHighWatermark(); }
-void Partition::startMoved(Offset) {}
+void Partition::startMoved(Offset) { watcher_.startMoved(*this); }
 
 void Partition::wentOffline(const std::string&) {
   for (Waiting& waiting : waiting_) waiting.passed->fulfill();  // they look at offlineReason()

@@ -21,6 +21,7 @@
 #include "base/types.h"
 #include "metadata/image.h"
 #include "metrics/registry.h"
+#include "record/validate.h"
 #include "runtime/file.h"
 #include "storage/log.h"
 
@@ -100,7 +101,8 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
    public:
     virtual ~Watcher() = default;
     virtual void readable(Partition& partition, uint64_t bytes) = 0;  // about so many more
-    virtual void changed(Partition& partition) = 0;                   // deleted, offline, another leader
+    virtual void changed(Partition& partition) = 0;                   // deleted, offline, another leader or epoch
+    virtual void startMoved(Partition& partition) = 0;                // nothing to wake anybody for
   };
 
   Partition(TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log, Watcher& watcher);
@@ -125,7 +127,9 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   // due:
   //   none    once written;   leader  once durable here;   all  once the high watermark has passed it,
   // where durable means synced under durability=fsync and written under page-cache. Errors are Kafka's for Produce.
-  kj::Promise<Result<Produced>> append(MutableBytes batch, Acks acks);
+  // `recordErrors`, if given, lives as long as the batch and gets the records that alone made it be refused.
+  kj::Promise<Result<Produced>> append(MutableBytes batch, Acks acks,
+                                       std::vector<record::RecordError>* recordErrors = nullptr);
 
   Fetched fetch(const Fetch& request);
 

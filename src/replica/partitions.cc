@@ -197,38 +197,81 @@ kj::Promise<void> Partitions::waitForData(uint64_t token, std::vector<WaitOn> on
   wait.partitions.reserve(on.size());
   for (const WaitOn& item : on) {
     wait.partitions.push_back(item.partition);
-    waitersOf_[item.partition].insert(token);
+    audiences_[item.partition].waits.insert(token);
   }
   // Ended by data, by time, or by being dropped: the entry goes in each case.
   return promise.promise.exclusiveJoin(shard_.after(atMost)).attach(kj::defer([this, token] { wake(token); }));
 }
 
-void Partitions::cancelWait(uint64_t token) { wake(token); }
+void Partitions::cancelWait(uint64_t token) {
+  wake(token);
+  if (auto reader = readers_.find(token); reader != readers_.end()) reader->second.endWait();
+}
 
 void Partitions::wake(uint64_t token) {
   auto found = waits_.find(token);
   if (found == waits_.end()) return;
   Wait wait = std::move(found->second);
   waits_.erase(found);
-  for (const TopicIdPartition& id : wait.partitions) {
-    auto waiters = waitersOf_.find(id);
-    if (waiters == waitersOf_.end()) continue;
-    waiters->second.erase(token);
-    if (waiters->second.empty()) waitersOf_.erase(waiters);
-  }
+  for (const TopicIdPartition& id : wait.partitions) leave(id, &Audience::waits, token);
   wait.done->fulfill();
 }
 
 void Partitions::stopWaiting() {
   stopping_ = true;
   while (!waits_.empty()) wake(waits_.begin()->first);
+  for (auto& [token, reader] : readers_) reader.endWait();
+}
+
+Partitions::Audience* Partitions::audienceOf(const TopicIdPartition& id) {
+  auto found = audiences_.find(id);
+  return found == audiences_.end() ? nullptr : &found->second;
+}
+
+void Partitions::leave(const TopicIdPartition& id, std::set<uint64_t> Audience::* part, uint64_t token) {
+  auto found = audiences_.find(id);
+  if (found == audiences_.end()) return;
+  (found->second.*part).erase(token);
+  if (found->second.waits.empty() && found->second.readers.empty()) audiences_.erase(found);
+}
+
+std::vector<Reader::Found> Partitions::look(uint64_t token, const ReaderChanges& changes, uint64_t bytesMax) {
+  Reader& reader = readers_[token];
+  for (const TopicIdPartition& id : changes.served) reader.serveLast(id);
+  for (const TopicIdPartition& id : changes.dropped) {
+    reader.drop(id);
+    leave(id, &Audience::readers, token);
+  }
+  for (const Reader::Place& place : changes.named) {
+    reader.name(place);
+    audiences_[place.id].readers.insert(token);
+  }
+  return reader.look(bytesMax, [this](const TopicIdPartition& id, const Fetch& request) {
+    Partition* partition = find(id);
+    return partition ? partition->fetch(request) : Fetched{.error = whyMissing(id).error};
+  });
+}
+
+kj::Promise<void> Partitions::waitForNews(uint64_t token, uint64_t bytesWanted, Duration atMost) {
+  auto reader = readers_.find(token);
+  if (stopping_ || reader == readers_.end()) return kj::READY_NOW;
+  return reader->second.wait(bytesWanted).exclusiveJoin(shard_.after(atMost));
+}
+
+void Partitions::endReader(uint64_t token) {
+  auto found = readers_.find(token);
+  if (found == readers_.end()) return;
+  found->second.endWait();
+  found->second.forEach([&](const TopicIdPartition& id) { leave(id, &Audience::readers, token); });
+  readers_.erase(found);
 }
 
 void Partitions::readable(Partition& partition, uint64_t bytes) {
-  auto waiters = waitersOf_.find(partition.id());
-  if (waiters == waitersOf_.end()) return;
+  Audience* audience = audienceOf(partition.id());
+  if (!audience) return;
+  for (uint64_t token : audience->readers) readers_.at(token).readable(partition.id(), bytes);
   std::vector<uint64_t> due;
-  for (uint64_t token : waiters->second) {
+  for (uint64_t token : audience->waits) {
     Wait& wait = waits_.at(token);
     wait.bytesWanted -= std::min(wait.bytesWanted, bytes);
     if (wait.bytesWanted == 0) due.push_back(token);
@@ -237,10 +280,17 @@ void Partitions::readable(Partition& partition, uint64_t bytes) {
 }
 
 void Partitions::changed(Partition& partition) {
-  auto waiters = waitersOf_.find(partition.id());
-  if (waiters == waitersOf_.end()) return;
-  std::vector<uint64_t> due(waiters->second.begin(), waiters->second.end());
+  Audience* audience = audienceOf(partition.id());
+  if (!audience) return;
+  for (uint64_t token : audience->readers) readers_.at(token).changed(partition.id(), true);
+  std::vector<uint64_t> due(audience->waits.begin(), audience->waits.end());
   for (uint64_t token : due) wake(token);
+}
+
+void Partitions::startMoved(Partition& partition) {
+  Audience* audience = audienceOf(partition.id());
+  if (!audience) return;
+  for (uint64_t token : audience->readers) readers_.at(token).changed(partition.id(), false);
 }
 
 }  // namespace mq::replica

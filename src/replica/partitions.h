@@ -11,6 +11,7 @@
 #include "metadata/image.h"
 #include "metrics/registry.h"
 #include "replica/partition.h"
+#include "replica/reader.h"
 #include "runtime/shard.h"
 #include "runtime/tasks.h"
 #include "storage/log_directory.h"
@@ -48,6 +49,22 @@ class Partitions final : private Partition::Watcher {
   // cancels its waits.
   kj::Promise<void> waitForData(uint64_t token, std::vector<WaitOn> partitions, uint64_t bytesWanted, Duration atMost);
   void cancelWait(uint64_t token);
+
+  // The same for who follows many partitions over many fetches, of which few have news at a time. `token` is the
+  // caller's, unique in the node; the reader is made by the first look and lives until endReader(). Of a partition that
+  // is not here (any more) a look tells whyMissing(), until the caller drops it.
+  struct ReaderChanges {
+    std::vector<Reader::Place> named;  // new, or to be read from elsewhere
+    std::vector<TopicIdPartition> dropped;
+    std::vector<TopicIdPartition> served;  // their bytes were sent, so they come last now
+  };
+  // What the reader should hear of since its last look. `bytesMax`: of all of them, as for Partition::fetch.
+  std::vector<Reader::Found> look(uint64_t token, const ReaderChanges& changes, uint64_t bytesMax);
+  // Until bytesWanted more than the last look saw are readable, or as waitForData(). cancelWait() ends it too.
+  kj::Promise<void> waitForNews(uint64_t token, uint64_t bytesWanted, Duration atMost);
+  void endReader(uint64_t token);
+  size_t readerCount() const { return readers_.size(); }
+
   // Ends every wait and every later one at once: the node is stopping.
   void stopWaiting();
 
@@ -89,6 +106,7 @@ class Partitions final : private Partition::Watcher {
 
   void readable(Partition& partition, uint64_t bytes) override;
   void changed(Partition& partition) override;
+  void startMoved(Partition& partition) override;
 
   void follow(const metadata::ImageRef& image, const metadata::Delta& delta);
   void take(const metadata::Topic& topic, int32_t index);
@@ -112,8 +130,17 @@ class Partitions final : private Partition::Watcher {
   std::set<TopicIdPartition> opening_;
   std::vector<kj::Own<kj::PromiseFulfiller<void>>> whenOpened_;
 
+  // Who wants to hear of a partition, by token.
+  struct Audience {
+    std::set<uint64_t> waits;
+    std::set<uint64_t> readers;
+  };
+  Audience* audienceOf(const TopicIdPartition& id);
+  void leave(const TopicIdPartition& id, std::set<uint64_t> Audience::* part, uint64_t token);
+
   std::map<uint64_t, Wait> waits_;
-  std::map<TopicIdPartition, std::set<uint64_t>> waitersOf_;
+  std::map<uint64_t, Reader> readers_;
+  std::map<TopicIdPartition, Audience> audiences_;
   bool stopping_ = false;
 
   Tasks tasks_;

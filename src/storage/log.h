@@ -58,6 +58,8 @@ struct AppendRequest {
   MutableBytes bytes;  // one batch (replica: one or more); see append() for how long they must live
   Origin origin = Origin::client;
   LeaderEpoch leaderEpoch;  // stamped into the batch; replica: unused
+  // If given, gets the records that alone made the batch be refused. Lives as long as `bytes`.
+  std::vector<record::RecordError>* recordErrors = nullptr;
 };
 
 struct Appended {

@@ -70,14 +70,14 @@ struct Checked {
   record::BatchFacts facts;
 };
 
-Checked checkBatch(MutableBytes bytes, const CheckRules& rules, record::Workspace& workspace) {
+Checked checkBatch(const AppendRequest& request, const CheckRules& rules, record::Workspace& workspace) {
   Checked checked;
-  auto facts = record::validateProduceBatch(bytes, rules.validation, workspace);
+  auto facts = record::validateProduceBatch(request.bytes, rules.validation, workspace, request.recordErrors);
   if (!facts) {
     checked.refused = facts.failure();
     return checked;
   }
-  auto stored = record::storedForm(bytes, *facts, rules.store, workspace, checked.rewritten);
+  auto stored = record::storedForm(request.bytes, *facts, rules.store, workspace, checked.rewritten);
   if (!stored) {
     checked.refused = stored.failure();
     return checked;
@@ -125,7 +125,7 @@ void Log::check(Pending& pending) {
     // A small batch may still grow large when it is opened: then it is taken off the loop like a large one.
     CheckRules bounded = rules;
     bounded.validation.plainBytesMax = 4 * kInlineBytesMax;
-    Checked checked = checkBatch(pending.request.bytes, bounded, home_.workspace);
+    Checked checked = checkBatch(pending.request, bounded, home_.workspace);
     bool compressed = pending.request.bytes.size() >= record::Layout::kHeaderBytes &&
                       record::BatchView(pending.request.bytes).isCompressed();
     if (!checked.refused || checked.refused->error != Error::messageTooLarge || !compressed) {
@@ -138,19 +138,19 @@ void Log::check(Pending& pending) {
     }
   }
   struct Job {
-    MutableBytes bytes;
+    AppendRequest request;
     CheckRules rules;
     std::unique_ptr<record::Workspace> workspace;
     Checked checked;
     std::optional<kj::Exception> failure;
   };
-  auto job = std::make_shared<Job>(Job{pending.request.bytes, rules, home_.takeWorkspace(), {}, std::nullopt});
+  auto job = std::make_shared<Job>(Job{pending.request, rules, home_.takeWorkspace(), {}, std::nullopt});
   ++jobs_;
   home_.shard.offload(
       Pool::compute,
       [job] {
         try {
-          job->checked = checkBatch(job->bytes, job->rules, *job->workspace);
+          job->checked = checkBatch(job->request, job->rules, *job->workspace);
         } catch (...) {
           job->failure.emplace(caughtException());
         }

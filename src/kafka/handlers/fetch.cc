@@ -1,10 +1,14 @@
 // Fetch: one look at every partition asked for, at its owner, each shard once; if that is less than min_bytes, a wait
-// until the owners say that more can be read, and another look, until it is enough or max_wait has passed.
+// until the owners say that more can be read, and another look, until it is enough or max_wait has passed. In a session
+// the owners look only at what may have news (replica::Reader).
 //
 // Bytes are never read here: the answer is a head with file slices (connection.h sends them). The exceptions are
 // batches that the client is not known to decode (compression.type=auto), which are read and decompressed.
 #include <algorithm>
+#include <map>
+#include <set>
 
+#include "base/check.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/handlers/lookup.h"
 #include "record/recompress.h"
@@ -24,15 +28,16 @@ constexpr uint8_t kZstdBit = 1 << static_cast<int>(record::Codec::zstd);
 
 // One partition of the request, in the order of service.
 struct Item {
-  FetchWish wish;                                        // without a session
-  std::optional<FetchSession::Entries::iterator> entry;  // with one
+  FetchWish wish;                        // without a session
+  uint64_t number = 0;                   // with one
+  FetchSession::Entry* entry = nullptr;  // with one
   TopicIdPartition id;
   uint32_t shard = 0;
   replica::Fetched found;
   Buffer plain;  // instead of the file's bytes
   bool isPlain = false;
 
-  const FetchWish& asked() const { return entry ? (*entry)->wish : wish; }
+  const FetchWish& asked() const { return entry ? entry->wish : wish; }
   size_t bytes() const { return isPlain ? plain.size() : found.length; }
 };
 
@@ -43,7 +48,8 @@ struct Plan {
   uint64_t bytesMax;
   std::vector<Item> items;
   FetchSessionUse session;
-  bool fullAnswer = true;  // lists every partition, changed or not
+  std::map<uint64_t, size_t> placeOf;  // of a session's entry, by number, in items
+  bool fullAnswer = true;              // lists every partition, changed or not
 };
 
 // What one shard is asked about: its items, by place.
@@ -60,6 +66,14 @@ FetchWish wishOf(std::string_view topic, const TopicId& id, const wire::FetchReq
           .bytesMax = partition.partitionMaxBytes,
           .currentLeaderEpoch = LeaderEpoch(partition.currentLeaderEpoch),
           .lastFetchedEpoch = LeaderEpoch(partition.lastFetchedEpoch)};
+}
+
+replica::Fetch fetchOf(const FetchWish& asked, replica::Isolation isolation) {
+  return {.from = asked.from,
+          .bytesMax = static_cast<uint32_t>(std::max(asked.bytesMax, 0)),
+          .isolation = isolation,
+          .currentLeaderEpoch = asked.currentLeaderEpoch,
+          .lastFetchedEpoch = asked.lastFetchedEpoch};
 }
 
 // Runs on the owner of the partitions.
@@ -85,7 +99,23 @@ std::vector<replica::Fetched> look(replica::Partitions& partitions, const std::v
   return found;
 }
 
-// Asks every owner about its partitions, and keeps of the answers what fits into the request's limit.
+// Keeps of what was found at several owners what fits into the request's limit.
+void cut(Plan& plan) {
+  uint64_t left = plan.bytesMax;
+  bool first = true;
+  for (Item& item : plan.items) {
+    if (item.found.length == 0) continue;
+    if (item.found.length > left && !first) {
+      item.found.length = 0;
+      item.found.file.reset();
+      continue;
+    }
+    first = false;
+    left -= std::min<uint64_t>(left, item.found.length);
+  }
+}
+
+// Asks every owner about its partitions.
 Co<void> lookEverywhere(Server& server, Plan& plan) {
   uint32_t here = server.shard().index();
   std::vector<std::vector<size_t>> places(server.shard().count());
@@ -97,13 +127,7 @@ Co<void> lookEverywhere(Server& server, Plan& plan) {
     std::vector<Lookup> lookups;
     lookups.reserve(places[shard].size());
     for (size_t place : places[shard]) {
-      const FetchWish& asked = plan.items[place].asked();
-      lookups.push_back({plan.items[place].id,
-                         {.from = asked.from,
-                          .bytesMax = static_cast<uint32_t>(std::max(asked.bytesMax, 0)),
-                          .isolation = plan.isolation,
-                          .currentLeaderEpoch = asked.currentLeaderEpoch,
-                          .lastFetchedEpoch = asked.lastFetchedEpoch}});
+      lookups.push_back({plan.items[place].id, fetchOf(plan.items[place].asked(), plan.isolation)});
     }
     return lookups;
   };
@@ -120,19 +144,101 @@ Co<void> lookEverywhere(Server& server, Plan& plan) {
   }
   if (!places[here].empty()) take(here, look(server.partitions(), lookupsOf(here), plan.bytesMax));
   for (auto& [shard, promise] : remote) take(shard, co_await kj::mv(promise));
+  cut(plan);
+}
 
-  uint64_t left = plan.bytesMax;
-  bool first = true;
-  for (Item& item : plan.items) {
-    if (item.found.length == 0) continue;
-    if (item.found.length > left && !first) {
-      item.found.length = 0;
-      item.found.file.reset();
+Located locateWish(Server& server, const Plan& plan, const FetchWish& asked) {
+  bool byId = plan.version >= kTopicIdsFrom;
+  auto topic = byId ? server.image().topic(asked.id) : server.image().topic(asked.topic);
+  return locate(topic.get(), asked.partition, byId ? Error::unknownTopicId : Error::unknownTopicOrPartition);
+}
+
+Item& itemOf(Plan& plan, uint64_t number) {
+  auto [at, isNew] = plan.placeOf.emplace(number, plan.items.size());
+  if (isNew) plan.items.push_back({.number = number, .entry = plan.session->find(number)});
+  return plan.items[at->second];
+}
+
+// What the owners are to be told of the session's list, by shard. Entries that are nowhere become items at once.
+std::vector<replica::Partitions::ReaderChanges> changesOf(Server& server, Plan& plan) {
+  FetchSession& session = *plan.session;
+  std::vector<replica::Partitions::ReaderChanges> changes(server.shard().count());
+  for (const TopicIdPartition& id : session.takeDropped()) changes[server.shardOf(id)].dropped.push_back(id);
+  for (const TopicIdPartition& id : session.takeServed()) changes[server.shardOf(id)].served.push_back(id);
+  for (uint64_t number : session.takeStale()) {
+    FetchSession::Entry& entry = *session.find(number);
+    Located located = locateWish(server, plan, entry.wish);
+    if (!entry.followed.topic.isZero() && entry.followed != located.id)
+      changes[server.shardOf(entry.followed)].dropped.push_back(entry.followed);
+    entry.followed = located.id;
+    if (located.error != Error::none) {
+      Item& item = itemOf(plan, number);
+      item.id = {};
+      item.found = {.error = located.error};
+      session.setStale(number);  // it may be there the next time
       continue;
     }
-    first = false;
-    left -= std::min<uint64_t>(left, item.found.length);
+    uint32_t shard = server.shardOf(located.id);
+    session.owners.insert(shard);
+    changes[shard].named.push_back({.id = located.id, .tag = number, .fetch = fetchOf(entry.wish, plan.isolation)});
   }
+  return changes;
+}
+
+void take(Server& server, Plan& plan, uint32_t shard, std::vector<replica::Reader::Found>&& list) {
+  FetchSession& session = *plan.session;
+  for (replica::Reader::Found& each : list) {
+    Item& item = itemOf(plan, each.tag);
+    MQ_CHECK(item.entry != nullptr, each.tag);  // the owner was told to drop what the client forgot
+    item.id = item.entry->followed;
+    item.shard = shard;
+    item.found = std::move(each.fetched);
+    if (item.found.error == Error::none) continue;
+    session.setStale(each.tag);
+    if (item.found.error != Error::unknownTopicOrPartition) continue;
+    Located located = locateWish(server, plan, item.entry->wish);
+    if (located.error == Error::none) continue;  // made anew; the next request finds it
+    item.id = {};
+    item.found = {.error = located.error};
+  }
+}
+
+// Asks the owners what is new in the session's list.
+Co<void> lookForNews(Server& server, Plan& plan) {
+  auto changes = changesOf(server, plan);
+  FetchSession& session = *plan.session;
+  uint32_t here = server.shard().index();
+  using Found = std::vector<replica::Reader::Found>;
+  std::vector<std::pair<uint32_t, kj::Promise<Found>>> asked;
+  for (uint32_t shard : session.owners) {
+    replica::Partitions& partitions = server.partitionsOf(shard);
+    auto look = [&partitions, token = session.token, changes = std::move(changes[shard]), bytesMax = plan.bytesMax] {
+      return partitions.look(token, changes, bytesMax);
+    };
+    asked.emplace_back(shard, shard == here ? kj::Promise<Found>(look()) : server.shard().call(shard, std::move(look)));
+  }
+  // Another owner goes first each time, as what it found is kept when there is more than fits.
+  if (!asked.empty()) {
+    auto first = asked.begin() + session.nextEpoch() % static_cast<int32_t>(asked.size());
+    std::rotate(asked.begin(), first, asked.end());
+  }
+  for (auto& [shard, promise] : asked) take(server, plan, shard, co_await kj::mv(promise));
+  cut(plan);
+}
+
+// Called once for a session: its readers at the owners end with it.
+void follow(Server& server, FetchSession& session) {
+  session.token = server.nextWaitToken();
+  session.onEnd = [&server, &session] {
+    for (uint32_t shard : session.owners) {
+      replica::Partitions& partitions = server.partitionsOf(shard);
+      if (shard == server.shard().index()) {
+        partitions.endReader(session.token);
+      } else {
+        server.shard().post(shard, [&partitions, token = session.token] { partitions.endReader(token); });
+      }
+    }
+  };
 }
 
 uint64_t bytesFound(const Plan& plan) {
@@ -151,9 +257,7 @@ bool isUrgent(const Plan& plan) {
 // Waits at owners under one token. Ends them all when it goes, since a remote one does not notice that nobody waits.
 class Waits {
  public:
-  explicit Waits(Server& server) : server_(server), token_(server.nextWaitToken()) {
-    server.metrics().fetchesWaiting.add();
-  }
+  Waits(Server& server, uint64_t token) : server_(server), token_(token) { server.metrics().fetchesWaiting.add(); }
   ~Waits() {
     server_.metrics().fetchesWaiting.subtract();
     for (uint32_t shard : shards_) {
@@ -173,6 +277,13 @@ class Waits {
       return partitions.waitForData(token, std::move(list), bytes, atMost);
     });
   }
+  kj::Promise<void> forNewsAt(uint32_t shard, uint64_t bytes, Duration atMost) {
+    shards_.push_back(shard);
+    replica::Partitions& partitions = server_.partitionsOf(shard);
+    if (shard == server_.shard().index()) return partitions.waitForNews(token_, bytes, atMost);
+    return server_.shard().call(
+        shard, [&partitions, token = token_, bytes, atMost] { return partitions.waitForNews(token, bytes, atMost); });
+  }
 
  private:
   Server& server_;
@@ -180,7 +291,17 @@ class Waits {
   std::vector<uint32_t> shards_;
 };
 
-// Until any owner has more to read, or `atMost` has passed.
+// Until any owner has more to read, or `atMost` has passed. What is missing may come from several shards, so each
+// reports its share; at least one of them has to reach it.
+Co<void> waitForNews(Request& request, const Plan& plan, uint64_t bytesMissing, Duration atMost) {
+  const std::set<uint32_t>& owners = plan.session->owners;
+  uint64_t share = std::max<uint64_t>(bytesMissing / std::max<size_t>(owners.size(), 1), 1);
+  Waits waits(request.server, plan.session->token);
+  kj::Promise<void> any = request.session.leaving.addBranch();
+  for (uint32_t shard : owners) any = any.exclusiveJoin(waits.forNewsAt(shard, share, atMost));
+  co_await any;
+}
+
 Co<void> waitForMore(Request& request, const Plan& plan, uint64_t bytesMissing, Duration atMost) {
   Server& server = request.server;
   std::vector<std::vector<replica::WaitOn>> lists(server.shard().count());
@@ -195,9 +316,8 @@ Co<void> waitForMore(Request& request, const Plan& plan, uint64_t bytesMissing, 
     co_await server.shard().after(atMost).exclusiveJoin(request.session.leaving.addBranch());
     co_return;
   }
-  // What is missing may come from several shards, so each reports its share; at least one of them has to reach it.
   uint64_t share = std::max<uint64_t>(bytesMissing / involved, 1);
-  Waits waits(server);
+  Waits waits(server, server.nextWaitToken());
   kj::Promise<void> any = request.session.leaving.addBranch();
   for (uint32_t shard = 0; shard < lists.size(); ++shard) {
     if (!lists[shard].empty()) any = any.exclusiveJoin(waits.at(shard, std::move(lists[shard]), share, atMost));
@@ -223,19 +343,19 @@ void resolve(Server& server, Plan& plan) {
   }
 }
 
-// A file's range with every batch of it uncompressed. What cannot be is left as it is: the client will say so.
+// The first batches of a file's range uncompressed, until they come to bytesMax: a small range can hold batches that
+// grow a thousandfold. What cannot be decompressed is left as it is: the client will say so.
 struct PlainRange {
   Buffer bytes;
   size_t changed = 0;
 };
-PlainRange decompressed(const FileRef& file, uint64_t position, uint32_t length) {
+PlainRange decompressed(const FileRef& file, uint64_t position, uint32_t length, uint64_t bytesMax) {
   Buffer stored(length);
   stored.resize(file->read(position, stored));
   PlainRange plain;
-  plain.bytes.reserve(stored.size() * 2);
   record::Workspace workspace;
   Bytes rest = stored;
-  for (;;) {
+  do {
     auto next = record::nextBatch(rest);
     if (next.kind != record::NextBatch::Kind::whole) break;
     rest = rest.subspan(next.sizeBytes);
@@ -245,7 +365,7 @@ PlainRange decompressed(const FileRef& file, uint64_t position, uint32_t length)
     } else {
       plain.bytes.insert(plain.bytes.end(), next.batch.begin(), next.batch.end());
     }
-  }
+  } while (plain.bytes.size() < bytesMax);
   return plain;
 }
 
@@ -260,6 +380,7 @@ Co<void> adapt(Request& request, Plan& plan) {
   Server& server = request.server;
   bool plainOnly = !request.session.decodesLz4();
   if (!plainOnly && plan.version >= kZstdFrom) co_return;
+  uint64_t left = plan.bytesMax;  // of decompressed bytes; passed by one batch at most
   for (Item& item : plan.items) {
     if (item.found.error != Error::none || item.id.topic.isZero()) continue;
     if (item.found.length == 0) continue;
@@ -273,12 +394,19 @@ Co<void> adapt(Request& request, Plan& plan) {
       continue;
     }
     if (!mayLz4 || compression != config::CompressionType::autoLz4) continue;
-    auto work = [file = item.found.file, position = item.found.position, length = item.found.length] {
-      return decompressed(file, position, length);
+    if (left == 0) {  // the client will ask again
+      item.found.length = 0;
+      item.found.file.reset();
+      continue;
+    }
+    auto bytesMax = std::min<uint64_t>(left, static_cast<uint64_t>(std::max(item.asked().bytesMax, 0)));
+    auto work = [file = item.found.file, position = item.found.position, length = item.found.length, bytesMax] {
+      return decompressed(file, position, length, bytesMax);
     };
     PlainRange plain =
         item.found.length > kDecompressHereMax ? co_await server.shard().run(Pool::compute, std::move(work)) : work();
-    if (plain.changed == 0) continue;
+    if (plain.changed == 0 && plain.bytes.size() == item.found.length) continue;
+    left -= std::min<uint64_t>(left, plain.bytes.size());
     server.metrics().fetchDecompressed.add(plain.changed);
     server.metrics().fetchDecompressedSize.add(plain.bytes.size());
     item.plain = std::move(plain.bytes);
@@ -319,7 +447,7 @@ wire::FetchResponse::PartitionData describe(const Plan& plan, Item& item) {
 
 // Whether an incremental answer has to name the partition; remembers what it then says.
 bool isNews(Item& item) {
-  FetchSession::Entry& entry = **item.entry;
+  FetchSession::Entry& entry = *item.entry;
   const replica::Fetched& found = item.found;
   bool news = !entry.told || item.bytes() > 0 || found.error != Error::none || found.diverging.end.value() >= 0 ||
               entry.highWatermark != found.highWatermark || entry.logStart != found.logStart;
@@ -331,11 +459,16 @@ bool isNews(Item& item) {
 
 Response answer(Request& request, Plan& plan) {
   wire::FetchResponse response;
-  if (plan.session) response.sessionId = plan.session->id();
+  if (plan.session) {
+    response.sessionId = plan.session->id();
+    plan.session->isAnswered = true;
+    std::ranges::sort(plan.items, {}, &Item::number);  // as the client listed them
+  }
   std::vector<FileSlice> slices;
   const FetchWish* previous = nullptr;
   bool errors = false;
   for (Item& item : plan.items) {
+    if (item.entry && item.bytes() > 0) plan.session->addServed(item.id);
     if (item.entry && !isNews(item) && !plan.fullAnswer) continue;
     const FetchWish& asked = item.asked();
     if (previous == nullptr || previous->id != asked.id || previous->topic != asked.topic) {
@@ -352,11 +485,6 @@ Response answer(Request& request, Plan& plan) {
   if (errors) request.server.metrics(request.api).errors.add();
   Response frame = respond(request, response);
   frame.slices = std::move(slices);
-  if (plan.session) {  // who got data goes last next time
-    for (Item& item : plan.items) {
-      if (item.bytes() > 0) plan.session->moveToEnd(*item.entry);
-    }
-  }
   return frame;
 }
 
@@ -383,6 +511,7 @@ Result<void> plan(Request& request, const wire::FetchRequest& asked, Plan& plan)
     if (asked.sessionId != 0) sessions.close(asked.sessionId);
     bool any = std::ranges::any_of(asked.topics, [](const auto& topic) { return !topic.partitions.empty(); });
     if (asked.sessionEpoch == 0 && any) plan.session = sessions.create(byId, now);
+    if (plan.session) follow(server, *plan.session);
   }
   if (plan.session) {
     for (const auto& topic : asked.forgottenTopicsData) {
@@ -392,9 +521,9 @@ Result<void> plan(Request& request, const wire::FetchRequest& asked, Plan& plan)
       for (const auto& partition : topic.partitions)
         plan.session->update(wishOf(topic.topic, topic.topicId, partition));
     }
-    plan.items.reserve(plan.session->size());
-    auto& entries = plan.session->entries();
-    for (auto entry = entries.begin(); entry != entries.end(); ++entry) plan.items.push_back({.entry = entry});
+    if (!plan.session->isAnswered || plan.session->isolation != plan.isolation) plan.session->setAllStale();
+    plan.session->isAnswered = false;
+    plan.session->isolation = plan.isolation;
     return {};
   }
   for (const auto& topic : asked.topics) {
@@ -409,13 +538,22 @@ Co<Response> serveFetch(Request& request, Plan plan, Duration wait) {
   Server& server = request.server;
   Instant deadline = server.shard().now() + wait;
   for (;;) {
-    resolve(server, plan);
-    co_await lookEverywhere(server, plan);
+    if (plan.session) {
+      co_await lookForNews(server, plan);
+    } else {
+      resolve(server, plan);
+      co_await lookEverywhere(server, plan);
+    }
     uint64_t bytes = bytesFound(plan);
-    if (bytes >= plan.bytesMin || plan.items.empty() || isUrgent(plan) || request.session.isLeaving) break;
+    bool isEmpty = plan.session ? plan.session->size() == 0 : plan.items.empty();
+    if (bytes >= plan.bytesMin || isEmpty || isUrgent(plan) || request.session.isLeaving) break;
     Duration left = deadline - server.shard().now();
     if (left <= 0ns) break;
-    co_await waitForMore(request, plan, plan.bytesMin - bytes, left);
+    if (plan.session) {
+      co_await waitForNews(request, plan, plan.bytesMin - bytes, left);
+    } else {
+      co_await waitForMore(request, plan, plan.bytesMin - bytes, left);
+    }
   }
   co_await adapt(request, plan);
   co_return answer(request, plan);

@@ -19,22 +19,28 @@ constexpr int16_t kZstdFrom = 7;  // earlier clients cannot read it (KIP-110)
 
 constexpr int16_t kCurrentLeaderFrom = 10;
 
+struct Outcome {
+  std::optional<Result<replica::Produced>> result;
+  std::vector<record::RecordError> recordErrors;  // the owner's until there is a result
+};
+
 // The appends of one request. Belongs to the connection's shard; each append under way holds a reference.
 struct Appends : kj::Refcounted {
   Frame frame;
-  std::vector<std::optional<Result<replica::Produced>>> outcomes;
+  std::vector<Outcome> outcomes;
   size_t outstanding = 0;
   kj::Own<kj::PromiseFulfiller<void>> settled;
 
-  void settle(size_t place, Result<replica::Produced>&& outcome) {
-    outcomes[place] = std::move(outcome);
+  void settle(size_t place, Result<replica::Produced>&& result) {
+    outcomes[place].result = std::move(result);
     if (--outstanding == 0 && settled) settled->fulfill();
   }
 };
 
 kj::Promise<Result<replica::Produced>> append(replica::Partitions& partitions, const TopicIdPartition& id,
-                                              MutableBytes batch, replica::Acks acks) {
-  if (replica::Partition* partition = partitions.find(id)) return partition->append(batch, acks);
+                                              MutableBytes batch, replica::Acks acks,
+                                              std::vector<record::RecordError>* recordErrors) {
+  if (replica::Partition* partition = partitions.find(id)) return partition->append(batch, acks, recordErrors);
   return Result<replica::Produced>(partitions.whyMissing(id));
 }
 
@@ -57,13 +63,15 @@ void start(Request& request, kj::Own<Appends>& appends, size_t place, const Topi
            replica::Acks acks) {
   Server& server = request.server;
   ++appends->outstanding;
-  auto promise = atOwner(
-      server, id, [id, batch, acks](replica::Partitions& partitions) { return append(partitions, id, batch, acks); });
+  auto* recordErrors = &appends->outcomes[place].recordErrors;
+  auto promise = atOwner(server, id, [id, batch, acks, recordErrors](replica::Partitions& partitions) {
+    return append(partitions, id, batch, acks, recordErrors);
+  });
   auto held = kj::addRef(*appends);
   Appends& state = *held;
   server.tasks().add(
       promise
-          .then([&state, place](Result<replica::Produced>&& outcome) { state.settle(place, std::move(outcome)); },
+          .then([&state, place](Result<replica::Produced>&& result) { state.settle(place, std::move(result)); },
                 [&state, place](kj::Exception&& e) {
                   state.settle(place, Failure(Error::kafkaStorageError, describe(e)));
                 })
@@ -77,15 +85,19 @@ void fill(wire::ProduceResponse::PartitionProduceResponse& into, const Failure& 
 }
 
 void fill(Request& request, const TopicIdPartition& id, wire::ProduceResponse::PartitionProduceResponse& into,
-          const Result<replica::Produced>& outcome) {
-  if (outcome) {
-    into.baseOffset = outcome->baseOffset.value();
-    into.logAppendTimeMs = outcome->logAppendTime.value();
-    into.logStartOffset = outcome->logStart.value();
+          Outcome& outcome) {
+  const Result<replica::Produced>& result = *outcome.result;
+  if (result) {
+    into.baseOffset = result->baseOffset.value();
+    into.logAppendTimeMs = result->logAppendTime.value();
+    into.logStartOffset = result->logStart.value();
     return;
   }
-  fill(into, outcome.failure());
-  if (outcome.failure().error == Error::notLeaderOrFollower && request.version >= kCurrentLeaderFrom) {
+  fill(into, result.failure());
+  for (record::RecordError& record : outcome.recordErrors) {
+    into.recordErrors.push_back({.batchIndex = record.index, .batchIndexErrorMessage = std::move(record.message)});
+  }
+  if (result.failure().error == Error::notLeaderOrFollower && request.version >= kCurrentLeaderFrom) {
     if (const auto* partition = request.server.image().partition(id)) {
       into.currentLeader = {.leaderId = partition->leader.value(), .leaderEpoch = partition->leaderEpoch.value()};
     }
@@ -118,11 +130,11 @@ Co<Response> whenSettled(Request& request, kj::Promise<void> settled, kj::Own<Ap
   size_t place = 0;
   for (auto& topic : response.responses) {
     for (auto& partition : topic.partitionResponses) {
-      const auto& outcome = appends->outcomes[place];
+      Outcome& outcome = appends->outcomes[place];
       if (partition.errorCode != Error::none) {
         // refused before it was handed on
-      } else if (outcome) {
-        fill(request, ids[place], partition, *outcome);
+      } else if (outcome.result) {
+        fill(request, ids[place], partition, outcome);
       } else {
         fill(partition, {Error::requestTimedOut, "written, but not acknowledged within the request's time-out"});
       }

@@ -13,7 +13,7 @@ FetchWish wish(std::string topic, int32_t partition, int64_t from = 0) {
 
 std::string order(FetchSession& session) {
   std::string text;
-  for (const auto& entry : session.entries()) {
+  for (const auto& [number, entry] : session.entries()) {
     text += fmt::format("{}{}-{}", text.empty() ? "" : " ", entry.wish.topic, entry.wish.partition);
   }
   return text;
@@ -90,23 +90,35 @@ TEST_CASE("FetchSessions: ids tell the shards apart and are never zero") {
   }
 }
 
-TEST_CASE("FetchSession: partitions are added, changed, forgotten, and turned around") {
+TEST_CASE("FetchSession: what is added or changed is stale until it is taken, what is forgotten is dropped") {
   FetchSession session(1, false);
   session.update(wish("a", 0));
   session.update(wish("a", 1));
   session.update(wish("b", 0));
   session.update(wish("a", 1, 42));
   CHECK(order(session) == "a-0 a-1 b-0");
-  CHECK(std::next(session.entries().begin())->wish.from == Offset(42));
-  session.moveToEnd(session.entries().begin());
-  CHECK(order(session) == "a-1 b-0 a-0");
+  CHECK(std::next(session.entries().begin())->second.wish.from == Offset(42));
+  CHECK(session.takeStale() == std::vector<uint64_t>{0, 1, 2});
+  CHECK(session.takeStale().empty());
+  session.update(wish("a", 1, 43));
+  CHECK(session.takeStale() == std::vector<uint64_t>{1});
+  TopicIdPartition followed{Uuid::fromHalves(0, 5), 0};
+  session.find(2)->followed = followed;
+  session.setStale(2);
   session.forget({.topic = "b", .partition = 0});
   session.forget({.topic = "b", .partition = 0});
   session.forget({.topic = "nosuch", .id = Uuid::fromHalves(0, 5), .partition = 7});
-  CHECK(order(session) == "a-1 a-0");
+  CHECK(order(session) == "a-0 a-1");
   CHECK(session.size() == 2);
+  CHECK(session.find(2) == nullptr);
+  CHECK(session.takeStale().empty());
+  CHECK(session.takeDropped() == std::vector<TopicIdPartition>{followed});
+  CHECK(session.takeDropped().empty());
   session.update(wish("b", 0));
-  CHECK(order(session) == "a-1 a-0 b-0");
+  CHECK(order(session) == "a-0 a-1 b-0");
+  CHECK(session.takeStale() == std::vector<uint64_t>{3});
+  session.setAllStale();
+  CHECK(session.takeStale() == std::vector<uint64_t>{0, 1, 3});
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "record/batch.h"
 #include "wire/api_versions_request.h"
 #include "wire/api_versions_response.h"
+#include "wire/delete_records_request.h"
+#include "wire/delete_records_response.h"
 #include "wire/delete_topics_request.h"
 #include "wire/delete_topics_response.h"
 #include "wire/metadata_request.h"
@@ -216,6 +218,52 @@ TEST_CASE("Fetch sessions: a topic that is deleted and made again is another one
   CHECK(again.responses.at(0).partitions.at(0).errorCode == Error::unknownTopicId);
 }
 
+TEST_CASE("Fetch sessions: a log start that moves is news, and so is what another isolation level may see") {
+  Client client(sharedServer());
+  std::string topic = createTopic(client, 2);
+  for (int32_t partition : {0, 1}) produce(client, topic, partition, batchOf({"a", "b"}));
+  auto full = fetchRequest(topic, {{0, 2}, {1, 2}});
+  full.sessionEpoch = 0;
+  wire::FetchRequest next{.maxWaitMs = 0, .minBytes = 1, .sessionId = client.call(full, 12).sessionId};
+  next.sessionEpoch = 1;
+  CHECK(client.call(next, 12).responses.empty());
+
+  wire::DeleteRecordsRequest cut{.topics = {{.name = topic, .partitions = {{.partitionIndex = 1, .offset = 1}}}},
+                                 .timeoutMs = 5000};
+  REQUIRE(client.call(cut, 2).topics.at(0).partitions.at(0).errorCode == Error::none);
+  next.sessionEpoch = 2;
+  auto moved = client.call(next, 12);
+  REQUIRE(moved.responses.size() == 1);
+  CHECK(moved.responses[0].partitions.at(0).partitionIndex == 1);
+  CHECK(moved.responses[0].partitions.at(0).logStartOffset == 1);
+
+  next.isolationLevel = 1;
+  next.sessionEpoch = 3;
+  CHECK(client.call(next, 12).responses.empty());
+}
+
+TEST_CASE("Fetch sessions: by name, a topic that is made anew is read from then on") {
+  Client client(sharedServer()), admin(sharedServer());
+  std::string topic = createTopic(client);
+  produce(client, topic, 0, batchOf({"a"}));
+  auto full = fetchRequest(topic, {{0, 1}});
+  full.sessionEpoch = 0;
+  wire::FetchRequest next{.maxWaitMs = 0, .minBytes = 1, .sessionId = client.call(full, 12).sessionId};
+  admin.call(wire::DeleteTopicsRequest{.topicNames = {topic}, .timeoutMs = 1000}, 5);
+  next.sessionEpoch = 1;
+  auto gone = client.call(next, 12);
+  REQUIRE(gone.responses.size() == 1);
+  CHECK(gone.responses[0].partitions.at(0).errorCode == Error::unknownTopicOrPartition);
+  admin.call(wire::CreateTopicsRequest{.topics = {{.name = topic, .numPartitions = 1, .replicationFactor = 1}}}, 7);
+  Buffer batch = batchOf({"new", "newer"});
+  REQUIRE(produce(admin, topic, 0, batch).errorCode == Error::none);
+  next.sessionEpoch = 2;
+  auto anew = client.call(next, 12);
+  REQUIRE(anew.responses.size() == 1);
+  CHECK(anew.responses[0].partitions.at(0).errorCode == Error::none);
+  CHECK(bytesOf(anew.responses[0].partitions[0]) == batch.size());
+}
+
 TEST_CASE("Fetch: zero ids, partitions twice and unknown ones to forget are no harm") {
   Client client(sharedServer());
   wire::FetchRequest request{.sessionEpoch = 0};
@@ -254,6 +302,32 @@ TEST_CASE("Fetch: what was compressed on arrival is sent plain to clients that a
   record::BatchView view(plain.records->view());
   CHECK(view.codec() == record::Codec::none);
   CHECK(view.crcOk());
+}
+
+TEST_CASE("Fetch: what is sent plain is held to the client's limits as it is sent, not as it is stored") {
+  Client unnamed(sharedServer());
+  std::string topic = createTopic(unnamed, 3, {{"compression.type", "auto"}});
+  std::string text(900'000, 'a');  // a few KB as stored
+  for (int32_t partition = 0; partition < 3; ++partition) {
+    for (int i = 0; i < 10; ++i) REQUIRE(produce(unnamed, topic, partition, batchOf({text})).errorCode == Error::none);
+  }
+  auto total = [&](int32_t maxBytes, int32_t partitionBytes) {
+    auto request = fetchRequest(topic, {{0, 0}, {1, 0}, {2, 0}});
+    request.maxBytes = maxBytes;
+    for (auto& partition : request.topics[0].partitions) partition.partitionMaxBytes = partitionBytes;
+    std::vector<size_t> batches;
+    for (const auto& partition : unnamed.call(request, 12).responses.at(0).partitions) {
+      size_t count = 0;
+      for (Bytes rest = partition.records->view(); !rest.empty(); ++count)
+        rest = rest.subspan(record::BatchView(rest).sizeBytes());
+      batches.push_back(count);
+    }
+    return batches;
+  };
+  CHECK(total(50 << 20, 1 << 20) == std::vector<size_t>{2, 2, 2});
+  CHECK(total(1 << 20, 1 << 20) == std::vector<size_t>{2, 0, 0});
+  CHECK(total(50 << 20, 10'000) == std::vector<size_t>{1, 1, 1});
+  CHECK(total(50 << 20, 50 << 20) == std::vector<size_t>{10, 10, 10});
 }
 
 }  // namespace

@@ -146,6 +146,32 @@ TEST_CASE("Produce: zstd below version 7 is refused, and a transaction that nobo
   CHECK(produce(client, topic, 0, transactional).errorCode == Error::invalidTxnState);
 }
 
+TEST_CASE("Produce: records that alone are at fault are named by their place in the batch (KIP-467)") {
+  Client client(sharedServer());
+  std::string compacted = createTopic(client, 1, {{"cleanup.policy", "compact"}});
+  record::Workspace workspace;
+  record::BatchBuilder builder;
+  builder.add({.timestamp = WallMs(1'700'000'000'000), .key = asBytes("a")});
+  builder.add({.timestamp = WallMs(1'700'000'000'000)});
+  builder.add({.timestamp = WallMs(1'700'000'000'000), .key = asBytes("b")});
+  Buffer batch = builder.build(workspace);
+  auto answer = produce(client, compacted, 0, batch, 8);
+  CHECK(answer.errorCode == Error::invalidRecord);
+  CHECK(answer.errorMessage.value_or("") != "");
+  REQUIRE(answer.recordErrors.size() == 1);
+  CHECK(answer.recordErrors[0].batchIndex == 1);
+  CHECK(answer.recordErrors[0].batchIndexErrorMessage.value_or("").find("key") != std::string::npos);
+  CHECK(produce(client, compacted, 0, batch, 7).errorCode == Error::invalidRecord);  // has no place for them
+  CHECK(fetchOne(client, compacted, 0, 0).highWatermark == 0);
+
+  // Of the batch as a whole: nobody alone is at fault.
+  std::string plain = createTopic(client);
+  batch[40] ^= 1;
+  auto broken = produce(client, plain, 0, batch);
+  CHECK(broken.errorCode == Error::corruptMessage);
+  CHECK(broken.recordErrors.empty());
+}
+
 TEST_CASE("Produce: a request larger than the shared buffer, and one larger than a mebibyte") {
   Client client(sharedServer());
   std::string topic = createTopic(client, 1, {{"max.message.bytes", "9000000"}});

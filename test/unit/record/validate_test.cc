@@ -137,6 +137,21 @@ TEST_CASE("a compacted topic wants keys, and an empty key is one") {
   CHECK(validateProduceBatch(small(nullptr, 5, workspace), rules(), workspace).has_value());
 }
 
+TEST_CASE("among records at fault a timestamp decides what the batch gets, as in Kafka, wherever it stands") {
+  Workspace workspace;
+  ValidationRules compacted = rules();
+  compacted.keyRequired = true;
+  BatchBuilder builder;
+  builder.add({.timestamp = kNow});
+  builder.add({.timestamp = kNow + 10'000'000, .key = Bytes()});
+  std::vector<RecordError> errors;
+  Result<BatchFacts> facts = validateProduceBatch(builder.build(workspace), compacted, workspace, &errors);
+  CHECK(facts.errorCode() == Error::invalidTimestamp);
+  REQUIRE(errors.size() == 2);
+  CHECK(errors[0].index == 0);
+  CHECK(errors[1].index == 1);
+}
+
 TEST_CASE("the list of records at fault has an end") {
   Workspace workspace;
   BatchBuilder builder;
