@@ -82,8 +82,9 @@ class Node::Impl {
     co_await controller_->start();
     phase_ = Phase::recovering;
     co_await recover(progress);
-    // What no topic of the committed metadata claimed: only a delete record deletes, so it is moved aside.
-    co_await directory_.quarantineUnknown();
+    // What no topic of the committed metadata claimed: only a delete record deletes, else it is moved aside.
+    co_await directory_.settleUnknown(
+        [image = controller_->image()](const TopicId& topic) { return image->wasDeleted(topic); });
 
     co_await startServers();
     co_await registerBroker();
@@ -226,6 +227,7 @@ class Node::Impl {
     registration.incarnation = first_.random().uuid();
     if (!settings_.rack.empty()) registration.rack = settings_.rack;
     registration.directories = {directory_.directoryId()};
+    registration.mayLack = !directory_.isNew() && !directory_.wasClean();
     for (const kafka::ListenerOptions& listener : listeners_) {
       metadata::Listener row;
       row.name = listener.name;

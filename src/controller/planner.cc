@@ -424,6 +424,29 @@ Plan<Result<ProducerIdBlock>> Planner::allocateProducerIds(Now now) const {
   return plan;
 }
 
+namespace {
+
+// What the broker leads begins a new epoch: a reader that saw records which are lost now learns from the end of the old
+// epoch where they were cut (KIP-320), instead of reading others under the same offsets. Neighbours share a record.
+void raiseEpochs(const metadata::Image& image, NodeId leader, std::vector<Record>& records) {
+  for (const auto& [name, topic] : image.topics()) {
+    bool joins = false;
+    for (int32_t i = 0; i < topic->partitionCount(); ++i) {
+      metadata::Partition next = *topic->partition(i);
+      if (next.leader != leader) {
+        joins = false;
+        continue;
+      }
+      next.leaderEpoch = next.leaderEpoch + 1;
+      ++next.partitionEpoch;
+      if (!std::exchange(joins, true)) records.push_back(PartitionsRecord{topic->id, i, {}, {}});
+      std::get<PartitionsRecord>(records.back()).partitions.push_back(metadata::recordOf(next));
+    }
+  }
+}
+
+}  // namespace
+
 Plan<Result<RegisteredBroker>> Planner::registerBroker(Now now, const BrokerRegistration& registration) const {
   if (!registration.clusterId.isZero() && registration.clusterId != now.image.clusterId())
     return {failure(Error::inconsistentClusterId, "broker {} belongs to cluster {}, and this is cluster {}",
@@ -454,6 +477,7 @@ Plan<Result<RegisteredBroker>> Planner::registerBroker(Now now, const BrokerRegi
   Plan<Result<RegisteredBroker>> plan;
   plan.response = RegisteredBroker{next.epoch};
   plan.records.push_back(metadata::recordOf(next));
+  if (registration.mayLack) raiseEpochs(now.image, registration.id, plan.records);
   return plan;
 }
 

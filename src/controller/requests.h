@@ -117,6 +117,7 @@ struct BrokerRegistration {
   std::vector<metadata::Listener> listeners;
   std::optional<std::string> rack;
   std::vector<Uuid> directories;
+  bool mayLack = false;  // its last stop was not clean: it may have lost what it acknowledged without syncing it
 };
 struct RegisteredBroker {
   int64_t epoch = -1;

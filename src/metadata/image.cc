@@ -33,21 +33,6 @@ PartitionRef toPartition(const PartitionsRecord::Partition& from) {
   return partition;
 }
 
-PartitionsRecord::Partition toRecord(const Partition& from) {
-  PartitionsRecord::Partition record;
-  record.replicas = toNumbers(from.replicas);
-  record.isr = toNumbers(from.isr);
-  record.leader = from.leader.value();
-  record.leaderEpoch = from.leaderEpoch.value();
-  record.partitionEpoch = from.partitionEpoch;
-  record.eligibleLeaders = toNumbers(from.eligibleLeaders);
-  record.lastKnownEligible = toNumbers(from.lastKnownEligible);
-  record.adding = toNumbers(from.adding);
-  record.removing = toNumbers(from.removing);
-  record.directories = from.directories;
-  return record;
-}
-
 BrokerRef toBroker(const BrokerRecord& from) {
   auto broker = std::make_shared<Broker>();
   broker->id = NodeId(from.nodeId);
@@ -123,6 +108,10 @@ const Broker* Image::broker(NodeId id) const {
   return found == brokers_.end() ? nullptr : found->second.get();
 }
 
+bool Image::wasDeleted(const TopicId& id) const {
+  return std::find(deletedTopics_->begin(), deletedTopics_->end(), id) != deletedTopics_->end();
+}
+
 std::string metricName(std::string_view topic) {
   std::string name(topic);
   std::replace(name.begin(), name.end(), '.', '_');
@@ -175,6 +164,7 @@ class Applier {
   }
 
   void operator()(const RemoveTopicRecord& record) {
+    remember(record.topicId);
     auto found = now_->topicsById_.find(record.topicId);
     if (!found) return;
     TopicRef topic = *found;
@@ -265,6 +255,15 @@ class Applier {
     now_->topics_.set(topic->name, topic);
     return editable;
   }
+  void remember(const TopicId& deleted) {
+    if (now_->wasDeleted(deleted)) return;
+    if (!deletedMade_) {
+      deletedMade_ = std::make_shared<std::vector<TopicId>>(now_->deletedTopics());
+      now_->deletedTopics_ = deletedMade_;
+    }
+    if (deletedMade_->size() == Image::kDeletedTopicsMax) deletedMade_->erase(deletedMade_->begin());
+    deletedMade_->push_back(deleted);
+  }
   void count(const Partition& partition, int64_t by) {
     for (NodeId node : partition.replicas)
       if ((now_->replicaCounts_[node] += by) == 0) now_->replicaCounts_.erase(node);
@@ -277,6 +276,7 @@ class Applier {
   std::set<ConfigResource> configsTouched_;
   std::map<ConfigResource, std::shared_ptr<Configs>> configsMade_;
   std::set<NodeId> brokersTouched_;
+  std::shared_ptr<std::vector<TopicId>> deletedMade_;
 };
 
 Applied apply(const ImageRef& image, std::span<const Record> records, int64_t offset, int64_t epoch) {
@@ -319,6 +319,21 @@ Delta difference(const Image& before, const Image& after) {
   return delta;
 }
 
+PartitionsRecord::Partition recordOf(const Partition& from) {
+  PartitionsRecord::Partition record;
+  record.replicas = toNumbers(from.replicas);
+  record.isr = toNumbers(from.isr);
+  record.leader = from.leader.value();
+  record.leaderEpoch = from.leaderEpoch.value();
+  record.partitionEpoch = from.partitionEpoch;
+  record.eligibleLeaders = toNumbers(from.eligibleLeaders);
+  record.lastKnownEligible = toNumbers(from.lastKnownEligible);
+  record.adding = toNumbers(from.adding);
+  record.removing = toNumbers(from.removing);
+  record.directories = from.directories;
+  return record;
+}
+
 Record recordOf(const Broker& broker) {
   BrokerRecord record;
   record.nodeId = broker.id.value();
@@ -342,6 +357,7 @@ std::vector<Record> recordsOf(const Image& image) {
   for (auto& [name, level] : image.features()) records.push_back(FeatureRecord{name, level, {}});
   if (image.nextProducerId() != 0) records.push_back(ProducerIdsRecord{image.nextProducerId(), {}});
   for (auto& [id, broker] : image.brokers()) records.push_back(recordOf(*broker));
+  for (auto& id : image.deletedTopics()) records.push_back(RemoveTopicRecord{id, {}});
   for (auto& [name, topic] : image.topics()) {
     records.push_back(TopicRecord{topic->id, name, {}});
     for (size_t first = 0; first < topic->partitions.size(); first += kPartitionsPerRecord) {
@@ -349,7 +365,7 @@ std::vector<Record> recordsOf(const Image& image) {
       partitions.topicId = topic->id;
       partitions.first = static_cast<int32_t>(first);
       for (size_t i = first; i < std::min(first + kPartitionsPerRecord, topic->partitions.size()); ++i)
-        partitions.partitions.push_back(toRecord(*topic->partitions[i]));
+        partitions.partitions.push_back(recordOf(*topic->partitions[i]));
       records.push_back(std::move(partitions));
     }
   }

@@ -116,6 +116,12 @@ class Image {
   const Broker* broker(NodeId id) const;  // null: never registered
   const std::map<NodeId, BrokerRef>& brokers() const { return brokers_; }
 
+  // Whether the topic was deleted, of the last kDeletedTopicsMax: a broker that was away when that happened may delete
+  // what it still has of it. Ids are never used again.
+  bool wasDeleted(const TopicId& id) const;
+  const std::vector<TopicId>& deletedTopics() const { return *deletedTopics_; }  // oldest first
+  static constexpr size_t kDeletedTopicsMax = 4096;
+
   const std::map<std::string, int16_t>& features() const { return features_; }  // finalized levels
   int64_t nextProducerId() const { return nextProducerId_; }
 
@@ -134,6 +140,7 @@ class Image {
   std::map<NodeId, BrokerRef> brokers_;
   std::map<std::string, int16_t> features_;
   int64_t nextProducerId_ = 0;
+  std::shared_ptr<const std::vector<TopicId>> deletedTopics_ = std::make_shared<const std::vector<TopicId>>();
   ConfigsRef none_ = std::make_shared<const Configs>();
 };
 

@@ -36,8 +36,11 @@ struct Record : AnyRecord {
   friend bool operator==(const Record&, const Record&) = default;
 };
 
-struct Broker;                          // image.h
-Record recordOf(const Broker& broker);  // its whole state
+struct Broker;  // image.h
+struct Partition;
+// Their whole state.
+Record recordOf(const Broker& broker);
+PartitionsRecord::Partition recordOf(const Partition& partition);
 
 Buffer encodeRecords(std::span<const Record> records);
 Result<std::vector<Record>> decodeRecords(Bytes data);  // owns all it holds; unsupportedVersion, invalidRequest

@@ -117,8 +117,8 @@ bool looksLikePartition(std::string_view name) {
 }
 
 std::string nameOf(const TopicPartition& name) { return fmt::format("{}", name); }
-std::string deletedName(const TopicPartition& name, const TopicId& topic) {
-  return fmt::format("{}-{}{}", topic, name.partition, kDeleteSuffix);
+std::string deletedName(const TopicId& topic, std::string_view partition) {
+  return fmt::format("{}-{}{}", topic, partition, kDeleteSuffix);
 }
 
 // With the names of all that had to be made.
@@ -254,7 +254,8 @@ void LogDirectory::State::survey() {
   }
   for (auto at = listed.begin(); at != listed.end();) {
     const auto& [name, topic] = *at;
-    if (!directories.contains(nameOf(name)) && directories.contains(deletedName(name, topic))) {
+    if (!directories.contains(nameOf(name)) &&
+        directories.contains(deletedName(topic, std::to_string(name.partition)))) {
       marks.erase(name);
       starts.erase(name);
       at = listed.erase(at);
@@ -331,15 +332,44 @@ Co<OpenTicket> LogDirectory::State::prepareOpen(TopicPartition name, TopicId top
   }
   if (unlisted.erase(nameOf(name)) == 0) co_return OpenTicket{};
   // Written, but not listed when the process ended: it is ours if it says so.
-  std::string metadata = path(nameOf(name)) + "/" + std::string(kPartitionMetadataFile);
-  bool ours = false;
-  if (shard.files().exists(metadata)) {
-    auto id = decodePartitionMetadata(shard.files().readFile(metadata, 64_KiB));
-    ours = id && *id == topic;
-  }
-  if (ours) co_return OpenTicket{.files = true, .start = ticket.start};
+  if (topicOf(nameOf(name)) == topic) co_return OpenTicket{.files = true, .start = ticket.start};
   co_await quarantine(nameOf(name));
   co_return OpenTicket{};
+}
+
+// What partition.metadata in it says; nullopt: nothing that can be read.
+std::optional<TopicId> LogDirectory::State::topicOf(const std::string& directory) const {
+  std::string metadata = path(directory) + "/" + std::string(kPartitionMetadataFile);
+  if (!shard.files().exists(metadata)) return std::nullopt;
+  auto id = decodePartitionMetadata(shard.files().readFile(metadata, 64_KiB));
+  return id ? std::optional(*id) : std::nullopt;
+}
+
+Co<void> LogDirectory::State::settleUnknown(std::function<bool(const TopicId&)> wasDeleted) {
+  surveyed = true;
+  for (const auto& [directory, there] : std::exchange(unlisted, {})) {
+    auto topic = topicOf(directory);
+    if (!topic || !wasDeleted(*topic)) {
+      co_await quarantine(directory);
+      continue;
+    }
+    shard.log().info("deleted", "{} belongs to a topic that was deleted: it goes", path(directory));
+    co_await discard(directory, deletedName(*topic, directory.substr(directory.rfind('-') + 1)));
+  }
+  for (const auto& [name, topic] : std::map(listed)) {
+    if (open.contains(name)) continue;
+    if (wasDeleted(topic)) {
+      shard.log().info("deleted", "{} belongs to a topic that was deleted: it goes", path(nameOf(name)));
+      co_await removePartition(name, topic);
+      continue;
+    }
+    listed.erase(name);
+    marks.erase(name);
+    starts.erase(name);
+    listChanged = marksChanged = startsChanged = true;
+    co_await quarantine(nameOf(name));
+  }
+  if (listChanged) co_await stored();
 }
 
 kj::Promise<void> LogDirectory::State::list(TopicPartition name, TopicId topic) {
@@ -374,27 +404,34 @@ Co<void> LogDirectory::State::removePartition(TopicPartition name, TopicId topic
   bool isListed = at != listed.end() && at->second == topic;
   bool isOpen = open.contains(name) && open.at(name).topic == topic;
   if (isListed || isOpen) {
-    std::string from = nameOf(name);
-    std::string to = deletedName(name, topic);
-    bool renamed = co_await shard.run(Pool::sync, [&files = shard.files(), root = options.path, from, to] {
-      if (!files.exists(root + "/" + from)) return false;
-      if (files.exists(root + "/" + to)) removeTree(files, root + "/" + to);
-      files.rename(root + "/" + from, root + "/" + to);
-      files.syncDirectory(root);
-      return true;
-    });
+    bool renamed = co_await renameDurably(nameOf(name), deletedName(topic, std::to_string(name.partition)));
     listed.erase(name);
     marks.erase(name);
     starts.erase(name);
     listChanged = marksChanged = startsChanged = true;
     if (isListed && !offline) co_await stored();
-    if (renamed) tasks.add(unlinkDirectory(to));
+    if (renamed) tasks.add(unlinkDirectory(deletedName(topic, std::to_string(name.partition))));
   }
   if (isOpen) {
     auto waiters = std::move(open.at(name).waiting);
     open.erase(name);
     for (auto& waiter : waiters) waiter->fulfill();
   }
+}
+
+// False: it is not there.
+Co<bool> LogDirectory::State::renameDurably(std::string from, std::string to) {
+  co_return co_await shard.run(Pool::sync, [&files = shard.files(), root = options.path, from, to] {
+    if (!files.exists(root + "/" + from)) return false;
+    if (files.exists(root + "/" + to)) removeTree(files, root + "/" + to);
+    files.rename(root + "/" + from, root + "/" + to);
+    files.syncDirectory(root);
+    return true;
+  });
+}
+
+Co<void> LogDirectory::State::discard(std::string directory, std::string as) {
+  if (co_await renameDurably(std::move(directory), as)) tasks.add(unlinkDirectory(std::move(as)));
 }
 
 void LogDirectory::State::goOffline(const std::string& reason) {
@@ -614,11 +651,8 @@ void LogDirectory::tune(const Tuning& tuning) {
   }
 }
 
-kj::Promise<void> LogDirectory::quarantineUnknown() {
-  state_->surveyed = true;
-  auto moves = kj::heapArrayBuilder<kj::Promise<void>>(state_->unlisted.size());
-  for (const auto& [name, there] : std::exchange(state_->unlisted, {})) moves.add(state_->quarantine(name));
-  return kj::joinPromises(moves.finish());
+kj::Promise<void> LogDirectory::settleUnknown(std::function<bool(const TopicId&)> wasDeleted) {
+  return state_->settleUnknown(std::move(wasDeleted));
 }
 
 kj::Promise<void> LogDirectory::close() { return state_->close(); }

@@ -82,9 +82,9 @@ class LogDirectory {
   // New values for all shards, in force within Options::spaceCheckInterval.
   void tune(const Tuning& tuning);
 
-  // Moves to quarantine what nobody opened: partition directories that neither the list nor an open() knows. For when
-  // all of the node's partitions have been opened.
-  kj::Promise<void> quarantineUnknown();
+  // Settles what nobody opened, once all of the node's partitions have been: partitions of a topic that was deleted are
+  // deleted, as remove() would have if the process had not ended; all else goes to quarantine.
+  kj::Promise<void> settleUnknown(std::function<bool(const TopicId&)> wasDeleted);
 
   // After all LogShards are closed: writes marks, starts and the clean-shutdown mark.
   kj::Promise<void> close();

@@ -45,6 +45,7 @@ struct LogDirectory::State {
   void noteMarks(std::vector<std::pair<TopicPartition, Offset>> moved);
   void goOffline(const std::string& reason);
 
+  Co<void> settleUnknown(std::function<bool(const TopicId&)> wasDeleted);
   Co<void> close();
 
   // --- inside
@@ -58,6 +59,9 @@ struct LogDirectory::State {
   size_t unrecovered() const;
   Co<void> unlinkDirectory(std::string name);
   Co<void> quarantine(std::string name);
+  Co<bool> renameDurably(std::string from, std::string to);
+  Co<void> discard(std::string directory, std::string as);
+  std::optional<TopicId> topicOf(const std::string& directory) const;
   Co<void> makeReserve(uint64_t bytes);
 
   Shard& shard;

@@ -3,7 +3,7 @@
 //
 //   settings KEY=VALUE ...            what the node is started with
 //   disk plenty|low|none
-//   broker ID [rack=R] [fenced]       registers, or changes, a broker
+//   broker ID [rack=R] [fenced] [may-lack]  registers, or changes, a broker
 //   create NAME [partitions=N] [rf=N] [assign=1,2/2,3] [KEY=VALUE ...] [; NAME ...] [validate]
 //   ensure NAME ...
 //   grow NAME COUNT [assign=1/2] [; NAME COUNT ...] [validate]
@@ -133,6 +133,7 @@ class ControllerWorld {
     bool fenced = false;
     for (size_t i = 1; i < words.size(); ++i) {
       if (words[i] == "fenced") fenced = true;
+      if (words[i] == "may-lack") registration.mayLack = true;
       if (words[i].starts_with("rack=")) registration.rack = words[i].substr(5);
     }
     auto plan = planner_.registerBroker(now(), registration);

@@ -95,6 +95,23 @@ TEST_CASE("A topic that comes and goes within one entry leaves nothing") {
   CHECK(w.image->replicaCount(NodeId(1)) == 0);
 }
 
+TEST_CASE("Deleted topics are remembered, the last ones, and through snapshots") {
+  World w;
+  w.topic(1, "words", {partitionOn({1})});
+  CHECK(!w.image->wasDeleted(id(1)));
+  w.apply({RemoveTopicRecord{id(1), {}}});
+  ImageRef before = w.image;
+  w.apply({RemoveTopicRecord{id(1), {}}, RemoveTopicRecord{id(2), {}}});
+  CHECK(before->deletedTopics() == std::vector{id(1)});
+  CHECK(w.image->deletedTopics() == std::vector{id(1), id(2)});
+  ImageRef again = apply(emptyImage(), recordsOf(*w.image), 9, 1).image;
+  CHECK(again->deletedTopics() == w.image->deletedTopics());
+  for (uint64_t n = 0; n < Image::kDeletedTopicsMax; ++n) w.apply({RemoveTopicRecord{id(100 + n), {}}});
+  CHECK(w.image->deletedTopics().size() == Image::kDeletedTopicsMax);
+  CHECK(!w.image->wasDeleted(id(2)));
+  CHECK(w.image->wasDeleted(id(100)));
+}
+
 TEST_CASE("Records about what is not there change nothing") {
   World w;
   w.topic(1, "t", {partitionOn({1})});

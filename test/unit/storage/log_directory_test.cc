@@ -5,7 +5,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 
+#include "base/crc32c.h"
 #include "log_fixture.h"
 #include "sim_world.h"
 
@@ -145,7 +148,7 @@ TEST_CASE("LogDirectory: directories that nobody knows go to quarantine, one tha
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          Log* log = co_await life.open("known", plainSettings());
          CHECK(log->end() == Offset(1));
-         co_await life.directory.quarantineUnknown();
+         co_await life.directory.settleUnknown([](const TopicId&) { return false; });
        }));
   CHECK(std::filesystem::exists(temp / "data/quarantine/stray-0"));
   CHECK_FALSE(std::filesystem::exists(temp / "data/stray-0"));
@@ -153,6 +156,39 @@ TEST_CASE("LogDirectory: directories that nobody knows go to quarantine, one tha
          CHECK(life.directory.partitions().size() == 1);
          co_return;
        }));
+}
+
+TEST_CASE("LogDirectory: a deletion that a stop cut short ends at the next start, whatever it had come to") {
+  TempDirectory temp;
+  live(temp / "data", End::kill, keep([](Life& life) -> Co<void> {
+         for (const char* topic : {"kept", "listed", "unlisted", "renamed", "foreign"}) co_await appendTo(life, topic);
+       }));
+  // Of "unlisted" the list knows nothing; "renamed" had come further.
+  std::istringstream list(read(temp / "data/partitions"));
+  std::string left;
+  for (std::string line; std::getline(list, line);) {
+    if (!line.starts_with("unlisted") && !line.starts_with("crc")) left += line + "\n";
+  }
+  left.replace(left.find("\n5\n"), 3, "\n4\n");
+  left += fmt::format("crc {:08x}\n", crc32c(asBytes(left)));
+  write(temp / "data/partitions", left);
+  std::filesystem::rename(temp / "data/renamed-0", temp / fmt::format("data/{}-0-delete", Life::idOf("renamed")));
+  auto deleted = [](const TopicId& topic) { return topic != Life::idOf("kept") && topic != Life::idOf("foreign"); };
+  for (End end : {End::kill, End::close}) {
+    live(temp / "data", end, keep([&](Life& life) -> Co<void> {
+           CHECK((co_await life.open("kept", plainSettings()))->end() == Offset(1));
+           co_await life.directory.settleUnknown(deleted);
+           REQUIRE(life.directory.partitions().size() == 1);
+           CHECK(life.directory.partitions()[0].name.topic == "kept");
+           co_await life.shard.after(50ms);  // unlinking goes on behind
+         }));
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(temp / "data")) {
+      if (entry.is_directory()) names.insert(entry.path().filename().string());
+    }
+    CHECK(names == std::set<std::string>{"kept-0", "quarantine"});
+    CHECK(std::filesystem::exists(temp / "data/quarantine/foreign-0"));
+  }
 }
 
 TEST_CASE(
@@ -372,7 +408,7 @@ TEST_CASE("LogDirectory: a stop before all is recovered leaves the rest to the n
   std::filesystem::remove(temp / "data/clean-shutdown");
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          co_await life.open("a", plainSettings());
-         co_await life.directory.quarantineUnknown();
+         co_await life.directory.settleUnknown([](const TopicId&) { return false; });
        }));
   CHECK(std::filesystem::exists(temp / "data/clean-shutdown"));
 }
