@@ -156,6 +156,7 @@ void Partition::advanceHighWatermark() {
 }
 
 void Partition::written(Offset) {}
+void Partition::readable() { watcher_.changed(*this); }
 void Partition::durable(Offset) { advanceHighWatermark(); }
 void Partition::startMoved(Offset) { watcher_.startMoved(*this); }
 

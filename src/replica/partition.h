@@ -159,6 +159,7 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   };
 
   void written(Offset end) override;
+  void readable() override;
   void durable(Offset end) override;
   void startMoved(Offset start) override;
   void wentOffline(const std::string& reason) override;

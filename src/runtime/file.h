@@ -19,6 +19,7 @@
 #include <kj/exception.h>
 
 #include "base/bytes.h"
+#include "base/types.h"
 
 namespace mq {
 
@@ -50,7 +51,8 @@ enum class OpenMode {
 struct DirectoryEntry {
   std::string name;
   bool isDirectory = false;
-  uint64_t size = 0;  // of a regular file
+  uint64_t size = 0;               // of a regular file
+  WallMs modified = kNoTimestamp;  // when its content last changed, by the wall clock of the system
 };
 
 struct DiskSpace {

@@ -38,6 +38,7 @@ Log::Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSetti
     held.segment = std::make_unique<Segment>(context_, found.facts);
     if (found.indexes) held.segment->adoptIndexes(*found.indexes);
     if (found.aborted) held.segment->adoptTransactions(*found.aborted);
+    for (const AbortedTransaction& aborted : found.abortedUnwritten) held.segment->noteAborted(aborted);
     held.firstAppend = found.modified;
     held.lastAppend = found.modified;
     if (!segments_.empty()) sealedBytes_ += segments_.rbegin()->second.segment->size();
@@ -208,8 +209,8 @@ Co<void> Log::sideWork() {
     auto snapshots = std::exchange(snapshots_, {});
     std::vector<Offset> sealed = sealed_;
     bool moved = !sealed.empty();
-    // A clean stop trusts none of these blindly, so it need not sync them: what a power cut takes is rebuilt. But of a
-    // transaction index nobody could tell that it is missing.
+    // A clean stop trusts none of these blindly, so it need not sync them: what a power cut takes is rebuilt.
+    // But a transaction index that it leaves empty would say that nothing was aborted.
     bool sync = !stopping_;
     ++jobs_;
     std::optional<kj::Exception> failed;
@@ -230,7 +231,9 @@ Co<void> Log::sideWork() {
                 if (!sync && suffix != kTransactionIndexSuffix) continue;
                 std::string path = filePath(directory, base, suffix);
                 if (!system.exists(path)) continue;
-                system.open(path, OpenMode::readWrite)->sync();
+                FileRef file = system.open(path, OpenMode::readWrite);
+                if (!sync && file->size() == 0) continue;
+                file->sync();
                 names = true;
               }
             }
@@ -342,9 +345,9 @@ void Log::dropSegmentsBelowStart() {
   if (!paths.empty()) unlinkLater(std::move(paths));
 }
 
-// After file.delete.delay.ms. What a stop leaves over, recovery removes.
+// After file.delete.delay.ms, or at once where the space is needed. What a stop leaves over, recovery removes.
 void Log::unlinkLater(std::vector<std::string> paths) {
-  const bool now = trimming_;
+  const bool now = trimming_ || !home_.writable;
   home_.unlinking += now;
   tasks_.add(home_.shard.after(std::chrono::milliseconds(now ? 0 : settings_.fileDeleteDelayMs))
                  .then([this, paths = std::move(paths)]() mutable {

@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,7 @@ class LogObserver {
  public:
   virtual ~LogObserver() = default;
   virtual void written(Offset end) = 0;                     // more can be read
+  virtual void readable() = 0;                              // what a read() had to wait for is there now
   virtual void durable(Offset end) = 0;                     // the durable end moved
   virtual void startMoved(Offset start) = 0;                // by retention or deleteRecordsTo
   virtual void wentOffline(const std::string& reason) = 0;  // every call answers KAFKA_STORAGE_ERROR from now on
@@ -145,8 +147,9 @@ class Log final : private Syncable {
   kj::Promise<void> whenDurable(Offset end);
 
   // The records of [from, upTo), as whole batches of one segment, at most bytesMax of them; with atLeastOne the first
-  // batch even if it is larger. No bytes when from == min(upTo, end()). OFFSET_OUT_OF_RANGE below start() and above
-  // end(); CORRUPT_MESSAGE when `from` is in a batch that scrubbing found damaged.
+  // batch even if it is larger. No bytes when from == min(upTo, end()), and when the segment's indexes must be looked
+  // at or rebuilt first, after which observer.readable() is called. OFFSET_OUT_OF_RANGE below start() and above end();
+  // CORRUPT_MESSAGE when `from` is in a batch that scrubbing found damaged.
   Result<LogSlice> read(Offset from, uint32_t bytesMax, Offset upTo, bool atLeastOne);
   // Every aborted transaction that overlaps [first, end).
   Result<std::vector<AbortedTransaction>> abortedTransactions(Offset first, Offset end);
@@ -248,7 +251,7 @@ class Log final : private Syncable {
   // segments
   Segments::iterator segmentOf(Offset offset);
   void ensureIndexes(Segment& segment);
-  void ensureTransactions(Segment& segment);
+  bool indexesReady(Segment& segment);
   void advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>>> answer);
   void dropSegmentsBelowStart();
   void unlinkLater(std::vector<std::string> paths);
@@ -309,6 +312,8 @@ class Log final : private Syncable {
   ProducerState producers_;
   LeaderEpochs epochs_;
   metrics::PartitionMetrics metrics_;
+  std::set<Offset> checking_;         // segments whose indexes a job looks at
+  std::set<Offset> checkFailed_;      // and those where it failed
   std::map<Offset, Offset> damaged_;  // batches that scrubbing found: first → end
 
   std::deque<std::unique_ptr<Pending>> pending_;

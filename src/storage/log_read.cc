@@ -15,28 +15,59 @@ Log::Segments::iterator Log::segmentOf(Offset offset) {
 // Derived files are checked once, when they are first needed, and rebuilt if they are wrong.
 void Log::ensureIndexes(Segment& segment) {
   if (segment.indexesChecked()) return;
-  IndexCounts counts =
-      checkIndexes(home_.shard.files(), context_.directory, segment.facts(), context_.indexIntervalBytes);
+  IndexCounts counts;
+  try {
+    counts = checkIndexes(home_.shard.files(), context_.directory, segment.facts(), context_.indexIntervalBytes);
+  } catch (...) {
+    kj::Exception reason = caughtException();
+    if (!isNoSpace(reason)) kj::throwFatalException(kj::mv(reason));
+    return;  // a full disk cannot be mended on; without indexes the segment walks
+  }
   if (!counts.mended.empty()) {
     home_.shard.log().warning("index-mended", "indexes of {} were mended: {}", segment.path(), counts.mended);
   }
   segment.adoptIndexes(counts);
 }
 
-void Log::ensureTransactions(Segment& segment) {
-  if (segment.transactionsChecked()) return;
-  FileSystem& system = home_.shard.files();
-  auto entries = checkTransactionIndex(system, context_.directory, segment.facts());
-  if (!entries) {
-    home_.shard.log().warning("index-mended", "the transaction index of {} is damaged and is rebuilt", segment.path());
-    std::vector<SegmentFacts> below;
-    for (const auto& [base, held] : segments_) {
-      if (base < segment.base()) below.push_back(held.segment->facts());
-    }
-    ProducerState producers = rebuildProducers(system, context_.directory, below, segment.base(), home_.wall.now());
-    entries = rebuildTransactionIndex(system, context_.directory, segment.facts(), producers).size();
+// Whether the segment can be read now. A small one is made ready here; for a large one, of which the files may be cold
+// and the walk over a damaged one long, that happens on a pool, and then the observer hears of it.
+bool Log::indexesReady(Segment& segment) {
+  if (segment.indexesChecked()) return true;
+  bool isActive = &segment == segments_.rbegin()->second.segment.get();
+  if (isActive || segment.size() <= home_.options.inlineCheckBytesMax || checkFailed_.contains(segment.base())) {
+    ensureIndexes(segment);
+    return true;
   }
-  segment.adoptTransactions(*entries);
+  if (!checking_.insert(segment.base()).second) return false;
+  struct Job {
+    SegmentFacts facts;
+    IndexCounts counts;
+    std::optional<kj::Exception> failure;
+  };
+  auto job = std::make_shared<Job>(Job{segment.facts(), {}, std::nullopt});
+  ++jobs_;
+  home_.shard.offload(
+      Pool::read,
+      [job, &system = home_.shard.files(), directory = context_.directory, interval = context_.indexIntervalBytes] {
+        try {
+          job->counts = checkIndexes(system, directory, job->facts, interval);
+        } catch (...) {
+          job->failure.emplace(caughtException());
+        }
+      },
+      // The log waits for its jobs before it goes away (whenIdle).
+      [this, job] {
+        --jobs_;
+        checking_.erase(job->facts.base);
+        if (job->failure) {
+          checkFailed_.insert(job->facts.base);  // the next read meets the error itself
+        } else {
+          indexesScrubbed(job->facts, job->counts);
+        }
+        if (observer_ != nullptr) observer_->readable();
+        checkIdle();
+      });
+  return false;
 }
 
 Result<LogSlice> Log::read(Offset from, uint32_t bytesMax, Offset upTo, bool atLeastOne) {
@@ -59,7 +90,7 @@ Result<LogSlice> Log::read(Offset from, uint32_t bytesMax, Offset upTo, bool atL
       Segment& segment = *at->second.segment;
       if (segment.base() >= upper) break;
       if (segment.size() == 0) continue;
-      ensureIndexes(segment);
+      if (!indexesReady(segment)) break;
       auto found = segment.read({.offset = from,
                                  .upper = std::min(upper, segment.end()),
                                  .bytesMax = bytesMax,
@@ -86,7 +117,6 @@ Result<std::vector<AbortedTransaction>> Log::abortedTransactions(Offset first, O
   std::vector<AbortedTransaction> found;
   try {
     for (auto at = segmentOf(first); at != segments_.end(); ++at) {
-      ensureTransactions(*at->second.segment);
       if (at->second.segment->collectAborted(first, end, found)) break;
     }
   } catch (...) {

@@ -33,6 +33,9 @@ struct Options {
   Duration producerCheckInterval = 600s;
   uint32_t openFilesMax = 512;  // of one shard's logs
 
+  // The indexes of a larger segment are looked at on a pool before its first read.
+  uint64_t inlineCheckBytesMax = 64_MiB;
+
   Duration scrubPassMin = 10s;  // from the beginning of one pass over all sealed segments to that of the next
 };
 

@@ -15,6 +15,9 @@ constexpr size_t kSnapshotCrcFrom = 6;
 constexpr size_t kSnapshotHeaderBytes = 10;
 constexpr size_t kSnapshotEntryBytes = 46;
 static_assert(8 + 2 + 4 + 8 + 4 + 8 + 4 + 8 == kSnapshotEntryBytes);
+constexpr uint32_t kEarlierMagic = 0x4d514231;
+constexpr size_t kEarlierEntryBytes = 32;
+static_assert(8 + 4 + 8 + 4 + 8 == kEarlierEntryBytes);
 
 void addBatch(ProducerState::Producer& producer, const ProducerState::Batch& batch) {
   if (producer.batchCount == ProducerState::kBatchesKept) {
@@ -166,7 +169,7 @@ void ProducerState::onHighWatermark(Offset highWatermark) {
   std::erase_if(finished_, [&](const Finished& finished) { return finished.last < highWatermark; });
 }
 
-Buffer ProducerState::encodeSnapshot() const {
+Buffer ProducerState::encodeSnapshot(Earlier earlier) const {
   Buffer file;
   file.reserve(kSnapshotHeaderBytes + producers_.size() * kSnapshotEntryBytes);
   ByteWriter writer(file);
@@ -184,6 +187,28 @@ Buffer ProducerState::encodeSnapshot() const {
     writer.int32(producer.coordinatorEpoch);
     writer.int64(producer.transactionFirst.value());
   }
+  WallMs newest = kNoTimestamp;
+  for (const auto& [id, producer] : producers_) newest = std::max(newest, producer.timestamp);
+  const int64_t oldest = std::max(newest.value(), INT64_MIN + kRecentMs) - kRecentMs;
+  size_t countAt = 0;
+  int32_t count = 0;
+  for (const auto& [id, producer] : producers_) {
+    for (size_t i = 0; earlier == Earlier::recent && i + 1 < producer.batchCount; ++i) {
+      const Batch& batch = producer.batches[i];
+      if (batch.timestamp.value() < oldest) continue;
+      if (count++ == 0) {
+        writer.uint32(kEarlierMagic);
+        countAt = file.size();
+        writer.int32(0);
+      }
+      writer.int64(id.value());
+      writer.int32(batch.lastSequence);
+      writer.int64(batch.lastOffset.value());
+      writer.int32(batch.offsetDelta);
+      writer.int64(batch.timestamp.value());
+    }
+  }
+  if (count > 0) storeBigEndian(file.data() + countAt, count);
   storeBigEndian(file.data() + kSnapshotCrcAt, crc32c(Bytes(file).subspan(kSnapshotCrcFrom)));
   return file;
 }
@@ -201,7 +226,7 @@ Result<void> ProducerState::decodeSnapshot(Bytes file) {
   if (!reader.ok()) return bad(fmt::format("{} bytes are no snapshot", file.size()));
   if (version != kSnapshotVersion) return bad(fmt::format("version {}, not {}", version, kSnapshotVersion));
   if (crc32c(file.subspan(kSnapshotCrcFrom)) != crc) return bad("the checksum is wrong");
-  if (count < 0 || reader.left() != static_cast<uint64_t>(count) * kSnapshotEntryBytes)
+  if (count < 0 || reader.left() < static_cast<uint64_t>(count) * kSnapshotEntryBytes)
     return bad(fmt::format("{} producers in {} bytes", count, file.size()));
   for (int32_t i = 0; i < count; ++i) {
     ProducerId id(reader.int64());
@@ -225,7 +250,43 @@ Result<void> ProducerState::decodeSnapshot(Bytes file) {
     if (!isNew) return bad(fmt::format("producer {} stands there twice", id));
     if (transactionFirst.value() >= 0) setTransaction(id, place->second, transactionFirst);
   }
+  if (reader.left() > 0) {
+    if (auto problem = decodeEarlier(reader)) return bad(std::move(*problem));
+  }
   return {};
+}
+
+// The batches before the last ones, which are there already. An answer: what is wrong.
+std::optional<std::string> ProducerState::decodeEarlier(ByteReader& reader) {
+  uint32_t magic = reader.uint32();
+  int32_t count = reader.int32();
+  if (!reader.ok() || magic != kEarlierMagic || count < 0 ||
+      reader.left() != static_cast<uint64_t>(count) * kEarlierEntryBytes) {
+    return "behind the producers stands what is none of ours";
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    ProducerId id(reader.int64());
+    Batch batch;
+    batch.lastSequence = reader.int32();
+    batch.lastOffset = Offset(reader.int64());
+    batch.offsetDelta = reader.int32();
+    batch.timestamp = WallMs(reader.int64());
+    auto found = producers_.find(id);
+    if (found == producers_.end() || found->second.batchCount == 0 || found->second.batchCount == kBatchesKept)
+      return fmt::format("an earlier batch of producer {}, which has no place for it", id);
+    Producer& producer = found->second;
+    Batch last = producer.batches[producer.batchCount - 1];
+    bool isFirst = producer.batchCount == 1;
+    if (batch.lastSequence < 0 || batch.offsetDelta < 0 || batch.offsetDelta > batch.lastOffset.value() ||
+        batch.lastOffset >= last.lastOffset ||
+        (!isFirst && batch.lastOffset <= producer.batches[producer.batchCount - 2].lastOffset)) {
+      return fmt::format("producer {}: an earlier batch that ends at sequence {}, offset {}, of {} records", id,
+                         batch.lastSequence, batch.lastOffset, int64_t{batch.offsetDelta} + 1);
+    }
+    producer.batches[producer.batchCount - 1] = batch;
+    producer.batches[producer.batchCount++] = last;
+  }
+  return std::nullopt;
 }
 
 }  // namespace mq::storage

@@ -115,18 +115,28 @@ class ProducerState {
   size_t size() const { return producers_.size(); }
   bool empty() const { return producers_.empty(); }
 
-  // --- snapshot file, Kafka's version 1 (of each producer only the last batch)
+  // --- snapshot file, Kafka's version 1
   //
   //   @0 int16 version 1   @2 uint32 CRC-32C of all from @6   @6 int32 count   @10 entries of 46 bytes: int64 producer
   //   id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta, int64 timestamp, int32 coordinator
   //   epoch, int64 first offset of the open transaction (-1)
+  //
+  // That has only the last batch of each producer, and what a client with several batches in flight sends again after a
+  // crash would be out of order. So the recent batches before it follow; Kafka's readers do not look behind the
+  // entries:
+  //
+  //   uint32 "MQB1"   int32 count   entries of 32 bytes, oldest first: int64 producer id, int32 last sequence, int64
+  //   last offset, int32 offset delta, int64 timestamp
 
-  Buffer encodeSnapshot() const;
+  static constexpr int64_t kRecentMs = 900'000;  // longer than clients try again
+  enum class Earlier { recent, none };
+  Buffer encodeSnapshot(Earlier earlier = Earlier::recent) const;
   // Replaces the state. Errors (corruptMessage, with the reason) leave it empty.
   Result<void> decodeSnapshot(Bytes file);
 
  private:
   void setTransaction(ProducerId id, Producer& producer, Offset first);
+  std::optional<std::string> decodeEarlier(ByteReader& reader);
   struct Finished {
     Offset first;
     Offset last;

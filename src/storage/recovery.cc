@@ -1,12 +1,16 @@
 #include "storage/recovery.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "record/batch.h"
+#include "runtime/coro.h"
+#include "runtime/tasks.h"
 #include "storage/file_names.h"
+#include "storage/partition_metadata.h"
 
 namespace mq::storage {
 namespace {
@@ -17,6 +21,7 @@ constexpr std::string_view kSwapSuffix = ".swap";
 constexpr std::string_view kCleanedSuffix = ".cleaned";
 constexpr size_t kSnapshotBytesMax = 256_MiB;
 constexpr size_t kEpochFileBytesMax = 16_MiB;
+constexpr size_t kMetadataBytesMax = 64_KiB;
 constexpr size_t kControlBatchBytesMax = 64_KiB;
 
 // Replays batches that may have been read as headers alone: a control batch is fetched whole. Producers age by when we
@@ -56,6 +61,9 @@ struct Found {
   std::vector<Offset> orphans;  // of derived files without a log
 };
 
+// No log of ours is older (2020): a time below is that of a clock that had not been set.
+constexpr WallMs kCredibleFrom{1'577'836'800'000};
+
 class Recovery {
  public:
   Recovery(FileSystem& files, const std::string& directory, const RecoverySettings& settings,
@@ -66,6 +74,8 @@ class Recovery {
     log_.exists = files_.exists(directory_);
     log_.start = log_.end = settings_.start;
     if (!log_.exists) return std::move(log_);
+    checkMetadata();
+    if (log_.damage) return std::move(log_);
     finishReplacements();
     Found found = survey();
     dropBelowStart(found);
@@ -86,6 +96,7 @@ class Recovery {
     }
     if (!log_.damage) settleEnd();
     if (log_.damage) return std::move(log_);
+    checkTransactions();
     for (Offset snapshot : found.snapshots) {
       if (snapshot > log_.end) removeFile(fileName(snapshot, kSnapshotSuffix));
     }
@@ -111,6 +122,20 @@ class Recovery {
   void renameFile(const std::string& from, const std::string& to) {
     files_.rename(directory_ + "/" + from, directory_ + "/" + to);
     changedNames_ = true;
+  }
+
+  void checkMetadata() {
+    if (!settings_.topic) return;
+    std::string path = directory_ + "/" + std::string(kPartitionMetadataFile);
+    std::string problem = "is missing";
+    if (files_.exists(path)) {
+      auto topic = decodePartitionMetadata(files_.readFile(path, kMetadataBytesMax));
+      if (topic && *topic == *settings_.topic) return;
+      if (topic) return damage("{} belongs to topic id {}, not to {}", directory_, *topic, *settings_.topic);
+      problem = "is damaged (" + topic.failure().message + ")";
+    }
+    unlessFull([&] { files_.replaceFile(path, encodePartitionMetadata(*settings_.topic)); });
+    note("{} {} and is written anew", path, problem);
   }
 
   // `.deleted` and `.cleaned` were on their way out or never finished. A `.log.swap` is a whole replacement for the
@@ -167,11 +192,14 @@ class Recovery {
       if (!name) continue;
       if (name->suffix == kLogSuffix) {
         found.bases.push_back(name->base);
+        bool credible = entry.modified >= kCredibleFrom && entry.modified <= settings_.now;
+        modified_[name->base] = credible ? entry.modified : settings_.now;
       } else if (name->suffix == kSnapshotSuffix) {
         found.snapshots.push_back(name->base);
       } else if (name->suffix == kOffsetIndexSuffix || name->suffix == kTimeIndexSuffix ||
                  name->suffix == kTransactionIndexSuffix) {
         derived.push_back(entry.name);
+        if (name->suffix == kTransactionIndexSuffix) transactionIndexBytes_[name->base] = entry.size;
       }
     }
     for (const std::string& name : derived) {
@@ -217,7 +245,7 @@ class Recovery {
   }
 
   void add(const SegmentFacts& facts) {
-    log_.segments.push_back({.facts = facts, .modified = settings_.now, .indexes = {}, .aborted = {}});
+    log_.segments.push_back({.facts = facts, .modified = modified_.at(facts.base), .indexes = {}, .aborted = {}});
     log_.end = facts.end;
   }
 
@@ -359,25 +387,71 @@ class Recovery {
     }
     log->sync();
     changedNames_ = true;  // its name may be as young as its bytes
-    writeAborted(base, aborted);
     add(facts);
     RecoveredSegment& segment = log_.segments.back();
-    segment.aborted = aborted.size();
-    segment.indexes = checkIndexes(files_, directory_, facts, settings_.indexIntervalBytes);
+    writeAborted(segment, std::move(aborted));
+    unlessFull([&] { segment.indexes = checkIndexes(files_, directory_, facts, settings_.indexIntervalBytes); });
     return !cut;
   }
 
-  void writeAborted(Offset base, const std::vector<AbortedTransaction>& aborted) {
-    std::string path = pathOf(base, kTransactionIndexSuffix);
-    if (aborted.empty()) {
-      if (!files_.exists(path)) return;
-      files_.remove(path);
-      changedNames_ = true;
-      return;
+  // False: the disk is full. What is derived must not keep a log from coming up.
+  template <class Write>
+  bool unlessFull(Write write) {
+    try {
+      write();
+      return true;
+    } catch (...) {
+      kj::Exception reason = caughtException();
+      if (!isNoSpace(reason)) kj::throwFatalException(kj::mv(reason));
+      note("{} has to do without some of its derived files: {}", directory_, describe(reason));
+      return false;
     }
-    FileRef file = files_.open(path, OpenMode::create);
-    file->truncate(0);
-    file->write(0, Bytes(encodeIndex(aborted)));
+  }
+
+  // An empty index says that nothing was aborted, so an unfinished one must never be found: whole or not at all.
+  void writeAborted(RecoveredSegment& segment, std::vector<AbortedTransaction> aborted) {
+    std::string path = pathOf(segment.facts.base, kTransactionIndexSuffix);
+    changedNames_ = true;
+    segment.aborted = aborted.size();
+    bool written = unlessFull([&] {
+      if (aborted.empty()) {
+        files_.open(path, OpenMode::create)->truncate(0);
+      } else {
+        files_.replaceFile(path, asText(encodeIndex(aborted)));
+      }
+    });
+    if (written) return;
+    if (files_.exists(path)) files_.remove(path);
+    segment.aborted = 0;
+    segment.abortedUnwritten = std::move(aborted);
+  }
+
+  // Each segment that was sealed or stopped cleanly has a transaction index, if only an empty one: where it is missing
+  // or damaged it is made anew, since without it readers would take aborted records for committed ones.
+  void checkTransactions() {
+    for (RecoveredSegment& segment : log_.segments) {
+      if (segment.aborted || segment.facts.size == 0) continue;
+      const Offset base = segment.facts.base;
+      auto bytes = transactionIndexBytes_.find(base);
+      if (bytes != transactionIndexBytes_.end()) {
+        segment.aborted = bytes->second == 0 ? 0 : checkTransactionIndex(files_, directory_, segment.facts);
+        if (segment.aborted) continue;
+      }
+      ProducerState producers = rebuildProducers(files_, directory_, factsBelow(base), base, settings_.now);
+      Replay replay(producers, settings_.now);
+      std::vector<AbortedTransaction> aborted;
+      FileRef log = files_.open(pathOf(base, kLogSuffix), OpenMode::read);
+      scanSegment(*log, base, {.nextOffset = base, .sizeMax = segment.facts.size, .checkCrc = false},
+                  [&](const BatchView& batch, uint64_t position) {
+                    if (auto entry = replay.add(*log, batch, position)) aborted.push_back(*entry);
+                  });
+      bool missing = bytes == transactionIndexBytes_.end();
+      if (!missing || !aborted.empty()) {
+        note("{} {} and is written anew: {} aborted transactions", pathOf(base, kTransactionIndexSuffix),
+             missing ? "is missing" : "is damaged", aborted.size());
+      }
+      writeAborted(segment, std::move(aborted));
+    }
   }
 
   void setAside(const std::vector<Offset>& bases, size_t from) {
@@ -422,6 +496,8 @@ class Recovery {
   const RecoverySettings& settings_;
   RecoveryProgress* progress_;
   RecoveredLog log_;
+  std::map<Offset, WallMs> modified_;                 // of .log files, by base: when they were last appended to
+  std::map<Offset, uint64_t> transactionIndexBytes_;  // of .txnindex files, by base
   std::vector<EpochStart> epochsOnDisk_;
   bool epochsLost_ = false;
   bool changedNames_ = false;
@@ -440,6 +516,8 @@ ProducerState rebuildProducers(FileSystem& files, const std::string& directory,
   }
   Offset from = segments.empty() ? end : segments.front().base;
   for (size_t i = snapshots.size(); i-- > 0;) {
+    // An older one knows nothing of what was deleted since: it would hold transactions open whose markers are gone.
+    if (snapshots[i] < from) break;
     std::string bytes = files.readFile(filePath(directory, snapshots[i], kSnapshotSuffix), kSnapshotBytesMax);
     if (!producers.decodeSnapshot(asBytes(bytes))) continue;
     from = snapshots[i];

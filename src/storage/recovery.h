@@ -13,7 +13,8 @@
 //
 // After a clean stop the mark is the log end, so no batch is read but the headers behind the last index entry.
 // Otherwise the headers from the newest usable producer snapshot on are read, and from the mark on the batches whole.
-// Derived files (indexes, snapshots, epoch checkpoint) that are missing or wrong are rebuilt. `.deleted` and `.cleaned`
+// Derived files (indexes, snapshots, epoch checkpoint, partition.metadata) that are missing or wrong are rebuilt; but a
+// partition.metadata that names another topic is damage: somebody moved directories. `.deleted` and `.cleaned`
 // files are removed, complete `.swap` ones put in place.
 #pragma once
 #include <atomic>
@@ -32,19 +33,21 @@
 namespace mq::storage {
 
 struct RecoverySettings {
-  bool clean = false;  // the last stop was clean: the mark is the log end
+  std::optional<TopicId> topic;  // what partition.metadata has to say; unset: it is not looked at
+  bool clean = false;            // the last stop was clean: the mark is the log end
   Offset mark{0};
   Offset start{0};           // as last stored
   bool gapsAllowed = false;  // the topic is compacted: offsets may be missing
   uint32_t indexIntervalBytes = 4096;
-  WallMs now = kNoTimestamp;  // stands in for append times that are not known
+  WallMs now = kNoTimestamp;  // stands in for append times that are not known or not credible
 };
 
 struct RecoveredSegment {
   SegmentFacts facts;
-  WallMs modified = kNoTimestamp;      // when its last batch was appended, at the latest
+  WallMs modified = kNoTimestamp;      // when its last batch was appended, as the file system tells
   std::optional<IndexCounts> indexes;  // checked or rebuilt; unset: to be checked on first use
-  std::optional<size_t> aborted;       // likewise
+  std::optional<size_t> aborted;       // entries of its transaction index; unset only when there are no records
+  std::vector<AbortedTransaction> abortedUnwritten;  // and those that there was no space for
 };
 
 struct RecoveredLog {

@@ -352,9 +352,11 @@ void Segment::seal() {
     if (builder_.close()) timeIndex_.append(builder_.timeEntry());
   }
   flushIndexes();
-  // Kafka's tools open both indexes of a segment together: the files are there also without entries.
+  // There also without entries: Kafka's tools open both indexes of a segment together, and a missing transaction index
+  // means that somebody took it away.
   indexFile(offsetSlot_, kOffsetIndexSuffix, 1);
   indexFile(timeSlot_, kTimeIndexSuffix, 1);
+  indexFile(transactionSlot_, kTransactionIndexSuffix, 1);
   FileRef file = logFile();
   if (file->size() > facts_.size) file->truncate(facts_.size);
   close();

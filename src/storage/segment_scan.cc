@@ -397,25 +397,6 @@ void replay(ProducerState& producers, const BatchView& batch, record::Workspace&
     producers.apply(*marker, aborted);
 }
 
-std::vector<AbortedTransaction> rebuildTransactionIndex(FileSystem& system, const std::string& directory,
-                                                        const SegmentFacts& facts, ProducerState& producers) {
-  std::vector<AbortedTransaction> entries;
-  record::Workspace workspace;
-  FileRef log = system.open(filePath(directory, facts.base, kLogSuffix), OpenMode::read);
-  scanSegment(*log, facts.base, {.nextOffset = facts.base, .sizeMax = facts.size},
-              [&](const BatchView& batch, uint64_t) {
-                std::optional<AbortedTransaction> aborted;
-                replay(producers, batch, workspace, &aborted);
-                if (aborted) entries.push_back(*aborted);
-              });
-  std::string path = filePath(directory, facts.base, kTransactionIndexSuffix);
-  if (!entries.empty())
-    writeDerived(system, path, encodeIndex(entries));
-  else if (system.exists(path))
-    system.remove(path);
-  return entries;
-}
-
 std::string keepCutTail(FileSystem& system, const std::string& directory, Offset base, uint64_t from, Offset offset) {
   FileRef log = system.open(filePath(directory, base, kLogSuffix), OpenMode::read);
   Buffer piece(kScanPiece);

@@ -120,15 +120,9 @@ IndexCounts checkIndexes(FileSystem& system, const std::string& directory, const
 IndexCounts rebuildIndexes(FileSystem& system, const std::string& directory, const SegmentFacts& facts,
                            uint32_t intervalBytes);
 
-// How many aborted transactions a segment's .txnindex lists; 0 without the file. nullopt: the file is damaged; let
-// rebuildTransactionIndex write it anew.
+// How many aborted transactions a segment's .txnindex lists; 0 without the file. nullopt: the file is damaged.
 std::optional<size_t> checkTransactionIndex(FileSystem& system, const std::string& directory,
                                             const SegmentFacts& facts);
-// Reads the whole segment. `producers` is the state at the segment's base and comes out as that at its end. Writes the
-// file anew; removes it where nothing was aborted.
-std::vector<AbortedTransaction> rebuildTransactionIndex(FileSystem& system, const std::string& directory,
-                                                        const SegmentFacts& facts, ProducerState& producers);
-
 // What a batch says to producer state. nullopt: it has no producer, is a control batch (producerBatchOf) or none that
 // ends a transaction (markerOf). Timestamps are the batch's; the caller may put another one in.
 std::optional<ProducerBatch> producerBatchOf(const record::BatchView& batch);

@@ -90,7 +90,8 @@ Co<void> ShardLogs::openNow(TopicPartition name, TopicId topic, config::TopicSet
   recovered.start = recovered.end = ticket.start;
   if (ticket.files) {
     const std::string directory = options.path + "/" + fmt::format("{}", name);
-    RecoverySettings how{.clean = ticket.clean,
+    RecoverySettings how{.topic = topic,
+                         .clean = ticket.clean,
                          .mark = ticket.mark,
                          .start = ticket.start,
                          .gapsAllowed = settings.cleanup.compacts,

@@ -133,6 +133,14 @@ BOTH_WORLDS("FileSystem: directories, listing, removing, renaming, with handles 
       names += fmt::format("{}{}{} ", entry.name, entry.isDirectory ? "/" : ":", entry.isDirectory ? 0 : entry.size);
     }
     CHECK(names == "a:0 b:3 y/0 ");
+    WallMs written = files.list(place / "x")[1].modified, now = place.first.wallNow();
+    CHECK(written <= now);
+    CHECK(now - written < 60'000);
+    co_await place.first.after(30ms);
+    CHECK(files.list(place / "x")[1].modified == written);
+    file->write(3, asBytes("4"));
+    CHECK(files.list(place / "x")[1].modified > written);
+    file->truncate(3);
     files.rename(place / "x/b", place / "x/a");
     files.syncDirectory(place / "x");
     CHECK(!files.exists(place / "x/b"));

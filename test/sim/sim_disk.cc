@@ -21,6 +21,7 @@ struct SimDisk::Inode {
 
   // Of a file. A page that is in neither map is on the platter as it is in `content`.
   std::vector<uint8_t> content;
+  WallMs modified = kNoTimestamp;  // survives any crash
   uint64_t durableSize = 0;
   std::map<uint64_t, std::vector<uint8_t>> dirty;    // page number to what the platter has; cut at the durable size
   std::map<uint64_t, std::vector<uint8_t>> inDoubt;  // the same, after a sync that failed
@@ -133,6 +134,7 @@ class SimFile final : public File {
       throw ioError("truncate", path_, ENOSPC);
     }
     SimDisk::resize(*inode_, size);
+    inode_->modified = disk_.clock_();
   }
 
   uint64_t size() const override { return inode_->content.size(); }
@@ -149,6 +151,7 @@ class SimFile final : public File {
   }
   void put(uint64_t offset, Bytes bytes) {
     if (bytes.empty()) return;
+    inode_->modified = disk_.clock_();
     if (offset + bytes.size() > inode_->content.size()) SimDisk::resize(*inode_, offset + bytes.size());
     for (uint64_t page = offset / SimDisk::kPageBytes; page <= (offset + bytes.size() - 1) / SimDisk::kPageBytes;
          ++page) {
@@ -206,7 +209,8 @@ class SimFileSystem final : public FileSystem {
     if (!inode->directory) throw ioError("list", directory, ENOTDIR);
     std::vector<DirectoryEntry> entries;
     for (auto& [name, entry] : inode->entries) {
-      entries.push_back({.name = name, .isDirectory = entry->directory, .size = entry->content.size()});
+      entries.push_back(
+          {.name = name, .isDirectory = entry->directory, .size = entry->content.size(), .modified = entry->modified});
     }
     return entries;
   }
@@ -338,6 +342,7 @@ std::unique_ptr<FileSystem> SimDisk::mount(std::shared_ptr<const bool> frozen, i
 
 SimDisk::InodeRef SimDisk::newInode(bool directory) {
   auto inode = std::make_shared<Inode>(*this, ++inodes_, directory);
+  inode->modified = clock_();
   all_.emplace(inode->number, inode);
   return inode;
 }

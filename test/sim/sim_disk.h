@@ -50,6 +50,7 @@ class SimDisk {
   // --- for the test
   void setFault(Fault fault) { fault_ = std::move(fault); }  // nullptr: none
   void setCapacity(uint64_t bytes) { capacity_ = bytes; }
+  void setClock(std::function<WallMs()> clock) { clock_ = std::move(clock); }  // for DirectoryEntry::modified
   uint64_t used() const { return used_; }
   void loseUnsynced();
   // Changes what is stored, behind everybody's back. False: no such byte.
@@ -84,6 +85,7 @@ class SimDisk {
 
   Prng random_;
   Fault fault_;
+  std::function<WallMs()> clock_ = [] { return WallMs(0); };
   uint64_t capacity_ = UINT64_MAX;
   uint64_t used_ = 0;  // by files with a name or a handle, as processes see them
   uint64_t changesAfterCrash_ = 0;

@@ -34,10 +34,7 @@ class SimShard final : public Shard {
   uint32_t index() const override { return index_; }
   uint32_t count() const override;
   Instant now() const override { return node_.loop_.now(); }
-  WallMs wallNow() const override {
-    Duration since = node_.loop_.now().time_since_epoch() + node_.wallOffset_;
-    return WallMs(kWallMsAtBegin + since / 1ms);
-  }
+  WallMs wallNow() const override { return node_.wallNow(); }
   kj::Timer& timer() override { return node_.loop_.timer(); }
   Prng& random() override { return random_; }
   Logger& log() override;
@@ -148,7 +145,14 @@ void SimShard::finish() {
 // --- SimNode
 
 SimNode::SimNode(SimLoop& loop, SimNetwork& network, uint32_t id, Prng random, NodeOptions options)
-    : loop_(loop), network_(network), id_(id), random_(random), options_(options), disk_(random_.fork()) {}
+    : loop_(loop), network_(network), id_(id), random_(random), options_(options), disk_(random_.fork()) {
+  disk_.setClock([this] { return wallNow(); });
+}
+
+WallMs SimNode::wallNow() const {
+  Duration since = loop_.now().time_since_epoch() + wallOffset_;
+  return WallMs(kWallMsAtBegin + since / 1ms);
+}
 
 SimNode::~SimNode() {
   if (process_ != nullptr) destroyAbruptly(false);

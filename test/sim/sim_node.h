@@ -68,6 +68,7 @@ class SimNode {
   // once.
   kj::Promise<void> ended();
   void jumpWallClock(Duration by) { wallOffset_ += by; }
+  WallMs wallNow() const;
   Shard& shard(uint32_t index);  // of the running process
 
  private:

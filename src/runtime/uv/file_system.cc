@@ -153,7 +153,10 @@ class RealFileSystem final : public FileSystem {
         throw ioError("look at", directory + "/" + name, errno);
       }
       uint64_t size = S_ISREG(status.st_mode) ? static_cast<uint64_t>(status.st_size) : 0;
-      entries.push_back({.name = std::move(name), .isDirectory = S_ISDIR(status.st_mode), .size = size});
+      entries.push_back({.name = std::move(name),
+                         .isDirectory = S_ISDIR(status.st_mode),
+                         .size = size,
+                         .modified = WallMs(status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1'000'000)});
     }
     std::ranges::sort(entries, {}, &DirectoryEntry::name);
     return entries;

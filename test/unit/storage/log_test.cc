@@ -246,11 +246,152 @@ TEST_CASE("Log: retention by size and by age drops whole sealed segments, future
          log->enforceRetention();
          CHECK(log->start() == Offset(40));
          CHECK(start < Offset(40));
-         co_await life.shard.after(100ms);
+         for (int i = 0; i < 500 && log->segmentCount() > 1; ++i) co_await life.shard.after(10ms);
          CHECK(log->segmentCount() == 1);
          CHECK(log->read(Offset(39), 1000, Offset(40), true).errorCode() == Error::offsetOutOfRange);
          CHECK((co_await put(*log, makeBatch({}))).offsets.first == Offset(40));
        }));
+}
+
+TEST_CASE("Log: a segment's age survives restarts, clean and not, and bogus file times count from the restart") {
+  for (End end : {End::close, End::kill}) {
+    for (auto [ageHours, dropped] :
+         {std::pair(48, true), std::pair(0, false), std::pair(-48, false), std::pair(24 * 365 * 40, false)}) {
+      CAPTURE(ageHours);
+      TempDirectory temp;
+      auto settings = plainSettings();
+      settings.segmentBytes = 2000;
+      settings.retentionMs = -1;
+      live(temp / "data", end, keep([&](Life& life) -> Co<void> {
+             Log* log = co_await life.open("t", settings);
+             const int64_t future = life.shard.wallNow().value() + 315'000'000'000;
+             for (int i = 0; i < 20; ++i)
+               co_await put(*log, makeBatch({.records = 1, .valueBytes = 400, .timestamp = future}));
+             co_await log->whenDurable(log->end());
+           }));
+      for (const auto& entry : std::filesystem::directory_iterator(temp / "data/t-0")) {
+        if (entry.path().extension() != ".log") continue;
+        std::filesystem::last_write_time(entry.path(),
+                                         std::filesystem::file_time_type::clock::now() - std::chrono::hours(ageHours));
+      }
+      settings.retentionMs = 24 * 3'600'000;
+      live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+             Log* log = co_await life.open("t", settings);
+             log->setHighWatermark(log->end());
+             log->enforceRetention();
+             CHECK(log->start() == Offset(dropped ? 20 : 0));
+             co_return;
+           }));
+    }
+  }
+}
+
+TEST_CASE("Log: indexes of a large segment are made ready off the loop, damaged or not, and the reader is told") {
+  struct Reader final : LogObserver {
+    int told = 0;
+    void written(Offset) override {}
+    void readable() override { ++told; }
+    void durable(Offset) override {}
+    void startMoved(Offset) override {}
+    void wentOffline(const std::string&) override {}
+    void foundDamage(OffsetRange) override {}
+  };
+  TempDirectory temp;
+  auto settings = plainSettings();
+  settings.segmentBytes = 20'000;
+  settings.indexIntervalBytes = 200;
+  live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", settings);
+         for (int i = 0; i < 200; ++i) co_await put(*log, makeBatch({.records = 1, .valueBytes = 400, .value = i}));
+         REQUIRE(log->segmentCount() > 3);
+       }));
+  for (bool damaged : {false, true}) {
+    if (damaged) {
+      for (const auto& entry : std::filesystem::directory_iterator(temp / "data/t-0")) {
+        if (entry.path().extension() == ".index") std::filesystem::resize_file(entry.path(), 16);
+        if (entry.path().extension() == ".timeindex") std::ofstream(entry.path()) << "garbage";
+      }
+    }
+    live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+           Log* log = co_await life.open("t", settings);
+           Reader reader;
+           log->observe(&reader);
+           auto first = log->read(Offset(0), 1000, log->end(), true);
+           REQUIRE(first.has_value());
+           CHECK(first->length == 0);
+           CHECK(first->end == Offset(0));
+           for (int i = 0; i < 200 && reader.told == 0; ++i) co_await life.shard.after(5ms);
+           CHECK(reader.told == 1);
+           CHECK(log->read(Offset(0), 1000, log->end(), true)->length > 0);
+           std::vector<int64_t> got;
+           for (int i = 0; i < 500 && (got.empty() || got.back() != 199); ++i) {
+             ReadBack back = readAll(*log, Offset(got.empty() ? 0 : got.back() + 1));
+             REQUIRE_FALSE(back.failure.has_value());
+             got.insert(got.end(), back.offsets.begin(), back.offsets.end());
+             co_await life.shard.after(5ms);
+           }
+           CHECK(got == range(0, 200));
+           log->observe(nullptr);
+         }),
+         nullptr, [](Options& options) { options.inlineCheckBytesMax = 0; });
+  }
+}
+
+TEST_CASE("Log: a transaction that began before a clean stop can be aborted after it, and readers hear of it") {
+  TempDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", plainSettings());
+         co_await put(
+             *log,
+             makeBatch({.records = 3, .producer = ProducerId(5), .epoch = 0, .sequence = 0, .transactional = true}));
+       }));
+  for (int round = 0; round < 2; ++round) {
+    live(temp / "data", round == 0 ? End::kill : End::close, keep([&](Life& life) -> Co<void> {
+           Log* log = co_await life.open("t", plainSettings());
+           if (round == 0) {
+             Buffer marker =
+                 record::endTxnMarker(record::ControlType::abort, ProducerId(5), 0, 1, life.shard.wallNow());
+             auto put =
+                 co_await log->append({.bytes = marker, .origin = Origin::coordinator, .leaderEpoch = LeaderEpoch(1)});
+             REQUIRE(put.has_value());
+             co_await log->whenDurable(log->end());
+           }
+           auto aborted = log->abortedTransactions(Offset(0), log->end());
+           REQUIRE(aborted.has_value());
+           REQUIRE(aborted->size() == 1);
+           CHECK((*aborted)[0].first == Offset(0));
+         }));
+  }
+}
+
+TEST_CASE("Log: what a client with five batches in flight sends again after a stop is known, also across a roll") {
+  for (End end : {End::kill, End::close}) {
+    for (int rollBehind = 0; rollBehind <= 5; ++rollBehind) {
+      CAPTURE(rollBehind);
+      TempDirectory temp;
+      auto nth = [](int i) {
+        return makeBatch({.records = 2, .producer = ProducerId(5), .epoch = 0, .sequence = 2 * i, .value = 2 * i});
+      };
+      live(temp / "data", end, keep([&](Life& life) -> Co<void> {
+             Log* log = co_await life.open("t", plainSettings());
+             for (int i = 0; i < 8; ++i) {
+               co_await put(*log, nth(i));
+               if (i == 2 + rollBehind) REQUIRE(log->roll().has_value());
+             }
+             co_await log->whenDurable(log->end());
+             co_await life.shard.after(20ms);  // the snapshot is written behind
+           }));
+      live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+             Log* log = co_await life.open("t", plainSettings());
+             for (int i = 3; i < 8; ++i) {
+               Appended again = co_await put(*log, nth(i));
+               CHECK(again.duplicate);
+               CHECK(again.offsets.first == Offset(2 * i));
+             }
+             CHECK((co_await put(*log, nth(8))).offsets.first == Offset(16));
+           }));
+    }
+  }
 }
 
 TEST_CASE("Log: deleted records stay deleted after a kill, in the middle of a batch too") {

@@ -184,7 +184,6 @@ TEST_CASE("producers expire by their last time, but never inside a transaction")
 
 TEST_CASE("a snapshot keeps of each producer its epoch, last batch and open transaction") {
   ProducerState state;
-  state.apply(batch(0, 4, 0));
   state.apply(batch(5, 9, 5));
   state.apply(batch(0, 4, 10, 2, true, ProducerId(9)));
   state.apply(marker(15, false, 1, 3, ProducerId(4)));
@@ -199,6 +198,47 @@ TEST_CASE("a snapshot keeps of each producer its epoch, last batch and open tran
         "unstable 10");
   CHECK(loaded.encodeSnapshot() == file);
   CHECK(verdict(loaded, batch(5, 9, 99)) == "duplicate of 5-9");
+}
+
+TEST_CASE("a snapshot keeps the recent batches before the last one, behind what Kafka reads") {
+  ProducerState state;
+  state.apply(batch(0, 4, 0));
+  state.apply(batch(5, 9, 5));
+  ProducerState old = state;
+  for (int i = 2; i < 8; ++i) state.apply(batch(5 * i, 5 * i + 4, 5 * i + 1));
+  state.apply(batch(0, 4, 100, 0, false, ProducerId(6)));
+  CHECK(state.encodeSnapshot(ProducerState::Earlier::none).size() == 10 + 2 * 46);
+  Buffer file = state.encodeSnapshot();
+  CHECK(file.size() == 10 + 2 * 46 + 8 + 4 * 32);
+  ProducerState loaded;
+  REQUIRE(loaded.decodeSnapshot(file).has_value());
+  CHECK(show(loaded) == show(state));
+  CHECK(loaded.encodeSnapshot() == file);
+  CHECK(verdict(loaded, batch(10, 14, 99)) == "OUT_OF_ORDER_SEQUENCE_NUMBER");
+  CHECK(verdict(loaded, batch(15, 19, 99)) == "duplicate of 16-20");
+  CHECK(verdict(loaded, batch(40, 44, 99)) == "ok");
+
+  // Those that no client sends again any more are left out.
+  auto late = batch(10, 14, 20);
+  late.timestamp = WallMs(1000 + ProducerState::kRecentMs + 1);
+  old.apply(late);
+  REQUIRE(loaded.decodeSnapshot(old.encodeSnapshot()).has_value());
+  CHECK(verdict(loaded, batch(0, 4, 99)) == "OUT_OF_ORDER_SEQUENCE_NUMBER");
+  CHECK(verdict(loaded, batch(5, 9, 99)) == "duplicate of 5-9");
+
+  // Whatever is wrong behind the entries makes the whole file worthless.
+  for (size_t at = 10 + 2 * 46; at < file.size(); ++at) {
+    for (uint8_t bit : {0x80, 0x40, 0x04}) {
+      Buffer bad = file;
+      bad[at] ^= bit;
+      storeBigEndian(bad.data() + 2, crc32c(Bytes(bad).subspan(6)));
+      if (loaded.decodeSnapshot(bad)) continue;  // another number that can be
+      CHECK(loaded.empty());
+    }
+    Buffer cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(at));
+    storeBigEndian(cut.data() + 2, crc32c(Bytes(cut).subspan(6)));
+    CHECK(loaded.decodeSnapshot(cut).has_value() == (at == 10 + 2 * 46));
+  }
 }
 
 TEST_CASE("a damaged snapshot is refused and leaves nothing behind") {

@@ -18,6 +18,7 @@
 #include "fixtures.h"
 #include "runtime/uv/file_system.h"
 #include "storage/file_names.h"
+#include "storage/partition_metadata.h"
 
 using namespace mq;
 using namespace mq::storage;
@@ -172,4 +173,73 @@ TEST_CASE("recovery: each damaged partition of Kafka ends as designed: nothing i
     CHECK(again.producers.size() == log.producers.size());
     if (!log.epochsChanged) CHECK(again.epochs.entries() == log.epochs.entries());
   }
+}
+
+// Kafka stops, or takes the whole log directory offline, for most of these.
+TEST_CASE("recovery: damaged partition.metadata and epoch checkpoints are written anew, another topic's are an error") {
+  auto files = realFileSystem();
+  Fixture fixture("clean-damaged");
+  const std::string good = files->readFile(fixture / "u-0/partition.metadata", 1000);
+  const TopicId topic = *decodePartitionMetadata(good);
+  struct Case {
+    std::string_view file, content, damage;
+  };
+  for (const Case& one :
+       {Case{"partition.metadata", "", ""}, Case{"partition.metadata", "gar\x01\xff\n", ""},
+        Case{"partition.metadata", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", ""},
+        Case{"partition.metadata", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "belongs to topic id"},
+        Case{"leader-epoch-checkpoint", "", ""}, Case{"leader-epoch-checkpoint", "gar\x01\xff\n", ""}}) {
+    INFO(one.file, " ", one.content);
+    std::string directory = fixture / "case";
+    std::filesystem::copy(fixture / "u-0", directory);
+    FileRef file = files->open(directory + "/" + std::string(one.file), OpenMode::create);
+    file->truncate(0);
+    if (!one.content.empty()) file->write(0, asBytes(one.content));
+    RecoverySettings settings{.topic = topic, .clean = true, .mark = Offset(730), .now = WallMs(1)};
+    RecoveredLog log = recoverLog(*files, directory, settings);
+    CHECK(log.damage.has_value() == !one.damage.empty());
+    if (log.damage) CHECK(log.damage->find(one.damage) != std::string::npos);
+    if (!log.damage) {
+      CHECK(log.end == Offset(730));
+      CHECK_FALSE(log.epochs.entries().empty());
+      CHECK(files->readFile(directory + "/partition.metadata", 1000) == good);
+    }
+    std::filesystem::remove_all(directory);
+  }
+}
+
+TEST_CASE("recovery: transaction indexes that are missing or damaged are made anew, byte for byte Kafka's") {
+  auto files = realFileSystem();
+  size_t compared = 0;
+  for (const char* dir : {"txn-0", "txn-1", "txn2-0"}) {
+    for (std::string_view with : {"nothing", "garbage", "half"}) {
+      INFO(dir, " ", with);
+      Fixture fixture("txn");
+      std::string directory = fixture / dir;
+      std::map<Offset, std::string> before;
+      Offset end;
+      for (const DirectoryEntry& entry : files->list(directory)) {
+        auto name = parseFileName(entry.name);
+        if (!name || name->suffix != kLogSuffix) continue;
+        std::string problem;
+        end = inspectSegment(*files, directory, name->base, &problem).end;
+        std::string index = filePath(directory, name->base, kTransactionIndexSuffix);
+        before[name->base] = files->exists(index) ? files->readFile(index, 1 << 20) : "";
+        if (before[name->base].empty()) continue;
+        ++compared;
+        if (with == "nothing") files->remove(index);
+        if (with == "garbage") files->replaceFile(index, std::string(before[name->base].size(), 'x'));
+        if (with == "half") files->replaceFile(index, before[name->base].substr(0, 20));
+      }
+      RecoveredLog log = recoverLog(*files, directory, {.clean = true, .mark = end, .now = WallMs(1)});
+      CHECK_FALSE(log.damage.has_value());
+      for (const RecoveredSegment& segment : log.segments) {
+        if (segment.facts.size == 0) continue;
+        const std::string& was = before[segment.facts.base];
+        CHECK(segment.aborted == was.size() / 34);
+        CHECK(files->readFile(filePath(directory, segment.facts.base, kTransactionIndexSuffix), 1 << 20) == was);
+      }
+    }
+  }
+  CHECK(compared >= 9);
 }

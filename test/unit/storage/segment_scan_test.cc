@@ -230,34 +230,6 @@ TEST_CASE("indexes rebuilt from Kafka's logs are Kafka's indexes, byte for byte"
   CHECK(compared == 40);
 }
 
-TEST_CASE("transaction indexes rebuilt from Kafka's logs are Kafka's") {
-  auto system = realFileSystem();
-  size_t compared = 0;
-  for (const char* dir : {"txn-0", "txn-1", "txn2-0"}) {
-    Fixture fixture("txn");
-    std::string path = fixture / dir;
-    ProducerState producers;
-    for (const DirectoryEntry& entry : system->list(path)) {
-      auto parsed = parseFileName(entry.name);
-      if (!parsed || parsed->suffix != kLogSuffix) continue;
-      CAPTURE(entry.name);
-      std::string index = filePath(path, parsed->base, kTransactionIndexSuffix), problem;
-      std::string before = system->exists(index) ? system->readFile(index, 1 << 20) : "";
-      SegmentFacts facts = inspectSegment(*system, path, parsed->base, &problem);
-      CHECK(checkTransactionIndex(*system, path, facts) == before.size() / 34);
-      if (!before.empty()) {
-        system->replaceFile(index, before + "x");
-        CHECK(!checkTransactionIndex(*system, path, facts));
-        system->remove(index);
-        ++compared;
-      }
-      CHECK(rebuildTransactionIndex(*system, path, facts, producers).size() == before.size() / 34);
-      CHECK((system->exists(index) ? system->readFile(index, 1 << 20) : "") == before);
-    }
-  }
-  CHECK(compared >= 3);
-}
-
 TEST_CASE("producer state replayed from Kafka's logs makes Kafka's snapshots") {
   auto system = realFileSystem();
   Fixture fixture("txn");
