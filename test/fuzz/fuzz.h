@@ -6,6 +6,7 @@
 //   NAME         against libFuzzer:
 //                  meson setup build-fuzz -Dfuzzers=true -Db_sanitize=address,undefined
 //                  ninja -C build-fuzz test/fuzz/NAME && build-fuzz/test/fuzz/NAME CORPUS_DIR
+//                `./dev fuzz` does so, from the seeds on.
 //
 // An input that was found becomes a seed.
 #pragma once

@@ -15,6 +15,7 @@ failed = []
 for name in names or there:
     corpus = build / "corpus" / name
     corpus.mkdir(parents=True, exist_ok=True)
+    subprocess.run([build / "test/fuzz" / name, "--write-seeds", corpus], check=True)
     print(f"{name}: {seconds} s", flush=True)
     result = subprocess.run([build / "test/fuzz" / name, f"-max_total_time={seconds}", f"-artifact_prefix={build}/{name}-", "-print_final_stats=1", corpus])
     if result.returncode != 0:
