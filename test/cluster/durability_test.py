@@ -1,12 +1,13 @@
 """kill -9 under load: nothing acknowledged is lost or doubled, offsets are dense, and the next start comes up by itself."""
 import json
 import os
-import pathlib
-import random
-import subprocess
-import time
+import shutil
+import struct
 
-from node import MQ, Node
+import crash
+from node import Node
+from records import Client, batch, produce, produced
+from wire import eventually
 
 
 def read(node, topic="t"):
@@ -15,24 +16,16 @@ def read(node, topic="t"):
 
 
 def test_kill_9_at_random_moments_under_load():
-    rounds = int(os.environ.get("MQ_KILL_ROUNDS", "6"))
-    with Node() as node:
-        node.mq("topic", "create", "t", "-c", "segment.bytes=1048576")
-        acknowledged = 0
-        for i in range(rounds):
-            producer = subprocess.Popen([MQ, "bench", "produce", "t", "--size", "100", "--seconds", "20", "--rate", "20000", "-b", node.address,
-                                         "-X", "message.timeout.ms=3000", "-J"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            time.sleep(random.uniform(0.2, 1.2))
-            node.kill()
-            producer.terminate()
-            out, _ = producer.communicate(timeout=40)
-            acknowledged += json.loads(out.splitlines()[-1])["records"] if out.strip() else 0
-            node.start()
-            end = int(node.mq("topic", "offsets", "t").stdout.splitlines()[1].split()[2])
-            assert end >= acknowledged, (i, end, acknowledged)
-        records = read(node)
-        assert [r["offset"] for r in records] == list(range(len(records)))
-        assert len(records) >= acknowledged
+    counts = crash.run(rounds=5)
+    assert counts["acknowledged"] > 1000, counts
+
+
+def test_power_cuts_at_random_moments_under_load():
+    tools = os.environ.get("MQ_POWERLOSS")  # a directory with powerloss.so and powerloss
+    if not tools:
+        return
+    counts = crash.run(rounds=6, power=tools)
+    assert counts["acknowledged"] > 1000 and counts["lost_bytes"] > 0, counts
 
 
 def test_numbered_values_survive_once_each_in_order():
@@ -111,3 +104,46 @@ def test_a_missing_segment_is_an_error_not_a_gap():
         assert node.mq("consume", "other", "-e").stdout == "fine\n"
         result = node.mq("consume", "t", "-e", check=False, timeout=90)
         assert result.returncode != 0 and "t-0" in node.log(), node.log()
+
+
+def test_an_unclean_stop_begins_a_new_leader_epoch_and_a_clean_one_does_not():
+    with Node() as node:
+        epochs = []
+        for number, ending in enumerate((node.stop, node.kill, node.stop, node.kill)):
+            with Client(node.port) as client:
+                if number == 0:
+                    assert client.create_topic("t", 1) == 0
+                client.send(produce("t", 0, batch([b"v"], 1), -1, 1))
+                assert produced(client.receive())[1:] == (0, number)
+                _, _, data = client.fetch("t", 0, number)
+                epochs.append(struct.unpack_from(">i", data, 12)[0])
+            ending()
+            node.start()
+        assert epochs == [0, 0, 1, 1], epochs
+
+
+def test_a_deletion_that_a_kill_cut_short_ends_at_the_next_start():
+    with Node() as node:
+        with Client(node.port) as client:
+            for topic in ("kept", "gone"):
+                assert client.create_topic(topic, 1) == 0
+                client.send(produce(topic, 0, batch([b"v"], 1), -1, 1))
+                assert produced(client.receive())[1] == 0
+        node.kill()
+        # As if the process had ended between the commit of the deletion and the renaming of the directory.
+        directory = node.data / "gone-0"
+        aside = node.base / "gone-0"
+        shutil.copytree(directory, aside)
+        partitions = (node.data / "partitions").read_bytes()
+        node.start()
+        with Client(node.port) as client:
+            assert client.delete_topic("gone") == 0
+        assert eventually(lambda: not directory.exists())
+        node.kill()
+        shutil.copytree(aside, directory)
+        (node.data / "partitions").write_bytes(partitions)
+        node.start()
+        assert eventually(lambda: not directory.exists())
+        assert not (node.data / "quarantine").exists() and not list(node.data.glob("*-delete"))
+        with Client(node.port) as client:
+            assert client.fetch("kept", 0, 0)[0] == 0
