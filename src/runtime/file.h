@@ -30,7 +30,10 @@ class File {
   virtual size_t read(uint64_t offset, MutableBytes into) const = 0;       // short only at the end of the file
   virtual void write(uint64_t offset, std::span<const Bytes> pieces) = 0;  // all, or throws
   virtual void sync() = 0;                   // when it returns, what was written before survives power loss
-  virtual void truncate(uint64_t size) = 0;  // cuts, or extends with zeros
+  virtual void truncate(uint64_t size) = 0;  // cuts, or extends with zeros; gives back what reserve() set aside behind
+  // Sets disk space aside up to `size` for appends to come, so that they cost less; size() stays, and nothing is read
+  // there. A wish: false if the system cannot, and a lack of space is left for write() to tell.
+  virtual bool reserve(uint64_t size) = 0;
   virtual uint64_t size() const = 0;
   virtual int descriptor() const = 0;  // for sendfile; -1 in simulation (the fake socket then uses read())
 

@@ -15,6 +15,9 @@ using record::BatchView;
 
 namespace {
 
+constexpr uint64_t kReserveFrom = 1_MiB;       // smaller segments: not worth a call
+constexpr uint64_t kReserveBytesMax = 16_MiB;  // at a time
+
 Failure brokenAt(const File& log, uint64_t position) {
   return failure(Error::corruptMessage, "{}: no batch begins at position {}, where one must", log.path(), position);
 }
@@ -291,6 +294,15 @@ bool Segment::fits(uint64_t bytes, Offset last) const {
   return facts_.size + bytes <= INT32_MAX && last - facts_.base <= INT32_MAX;
 }
 
+// Fresh blocks, allocated a page at a time, are a fourth of what a write costs. A segment that shows that it grows gets
+// them in advance: at most a fourth of its size, so that many partitions do not fill a disk with what they do not use.
+void Segment::reserve(File& file, uint64_t bytes) {
+  uint64_t end = facts_.size + bytes;
+  if (end <= reserved_ || facts_.size < kReserveFrom) return;
+  uint64_t wish = end + std::min(facts_.size / 4, kReserveBytesMax);
+  reserved_ = file.reserve(wish) ? wish : end + kReserveBytesMax;  // in vain: not at each write again
+}
+
 void Segment::append(std::span<const Bytes> pieces, std::span<const BatchMark> batches) {
   if (indexesChecked_) resumeIndexes();
   builder_.setInterval(context_.indexIntervalBytes);
@@ -307,11 +319,13 @@ void Segment::append(std::span<const Bytes> pieces, std::span<const BatchMark> b
 
   FileRef file = logFile();
   unsynced_ = file;
+  reserve(*file, bytes);
   try {
     file->write(facts_.size, pieces);
   } catch (...) {
     // Whatever came through is not ours. If even this fails the next append overwrites it, and recovery would cut it.
     try {
+      reserved_ = 0;
       file->truncate(facts_.size);
     } catch (const kj::Exception&) {
     }
@@ -358,7 +372,9 @@ void Segment::seal() {
   indexFile(timeSlot_, kTimeIndexSuffix, 1);
   indexFile(transactionSlot_, kTransactionIndexSuffix, 1);
   FileRef file = logFile();
-  if (file->size() > facts_.size) file->truncate(facts_.size);
+  // Only if there is something to give back: cutting changes the file's time, from which its age is told.
+  if (reserved_ > facts_.size || file->size() > facts_.size) file->truncate(facts_.size);
+  reserved_ = 0;
   close();
 }
 
@@ -367,6 +383,7 @@ void Segment::truncate(uint64_t position, Offset end) {
   FileRef file = logFile();
   unsynced_ = file;
   file->truncate(position);
+  reserved_ = 0;
   facts_.size = position;
   facts_.end = end;
   hints_ = {};

@@ -165,6 +165,7 @@ class Segment {
   FileRef indexFile(FileCache::Slot& slot, std::string_view suffix, size_t written);
   void resumeIndexes();
   void forgetIndexes();
+  void reserve(File& file, uint64_t bytes);
   struct Hint {  // the batch at `position` is the first to reach any offset in [first, last]
     Offset first{-1};
     Offset last{-1};
@@ -183,6 +184,7 @@ class Segment {
   bool resumed_ = false;  // builder_ knows where the indexes stopped
   bool badIndex_ = false;
   FileRef unsynced_;
+  uint64_t reserved_ = 0;        // disk space is set aside up to here, so far as this life of the segment knows
   std::array<Hint, 4> hints_{};  // where the last readers stopped: sequential readers need no index
   uint32_t nextHint_ = 0;
 };

@@ -26,6 +26,7 @@ class MemoryFile : public File {
   void write(uint64_t, std::span<const Bytes>) override { MQ_CHECK(false, "a scan wrote"); }
   void sync() override {}
   void truncate(uint64_t) override { MQ_CHECK(false, "a scan cut"); }
+  bool reserve(uint64_t) override { MQ_CHECK(false, "a scan reserved"); }
   uint64_t size() const override { return bytes_.size(); }
   int descriptor() const override { return -1; }
 

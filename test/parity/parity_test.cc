@@ -92,6 +92,9 @@ BOTH_WORLDS("File: writes at offsets, holes, reads over the end, truncation") {
     CHECK(file->read(6, buffer) == 2);
     CHECK(file->read(8, buffer) == 0);
     CHECK(file->read(100, buffer) == 0);
+    CHECK(file->reserve(1 << 16));
+    CHECK(file->size() == 8);
+    CHECK(file->read(0, buffer) == 4);
     file->truncate(3);
     file->truncate(5);
     CHECK(contentOf(*file) == std::string("abc\0\0", 5));

@@ -137,6 +137,8 @@ class SimFile final : public File {
     inode_->modified = disk_.clock_();
   }
 
+  bool reserve(uint64_t) override { return !*frozen_; }
+
   uint64_t size() const override { return inode_->content.size(); }
 
  private:

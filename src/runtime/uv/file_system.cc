@@ -106,6 +106,17 @@ class RealFile final : public File {
     }
   }
 
+  bool reserve(uint64_t size) override {
+    uint64_t from = this->size();
+    if (size <= from) return true;
+    int failed = 0;
+    do {
+      failed = ::fallocate(descriptor_.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                           static_cast<off_t>(size - from));
+    } while (failed != 0 && errno == EINTR);
+    return failed == 0;
+  }
+
   uint64_t size() const override {
     struct stat status;
     if (::fstat(descriptor_.get(), &status) != 0) throw ioError("look at", path_, errno);

@@ -71,6 +71,29 @@ TEST_CASE("RealFileSystem: reads stop at the end, truncate cuts and extends with
   file->sync();
 }
 
+TEST_CASE("RealFileSystem: reserved space is no part of the file, and truncate gives it back") {
+  TestDirectory directory;
+  auto files = realFileSystem();
+  FileRef file = files->open(directory / "f", OpenMode::create);
+  file->write(0, asBytes("0123"));
+  auto allocated = [&] {
+    file->sync();
+    struct stat status;
+    REQUIRE(::fstat(file->descriptor(), &status) == 0);
+    return status.st_blocks * 512;
+  };
+  auto before = allocated();
+  if (!file->reserve(1 << 20)) return;  // some file systems cannot
+  CHECK(file->size() == 4);
+  CHECK(contentOf(*file) == "0123");
+  CHECK(allocated() >= 1 << 20);
+  file->write(4, asBytes("45"));
+  CHECK(contentOf(*file) == "012345");
+  file->truncate(6);
+  CHECK(contentOf(*file) == "012345");
+  CHECK(allocated() == before);
+}
+
 TEST_CASE("RealFileSystem: open modes keep, make or refuse as they say") {
   TestDirectory directory;
   auto files = realFileSystem();
