@@ -124,7 +124,7 @@ class LogShard {
   // Opens a log: one without files at once, one with files after recovery. A log whose files are damaged below its
   // durable mark, or missing, opens too: offlineReason() then says what and where. KAFKA_STORAGE_ERROR when the
   // directory is offline, INCONSISTENT_TOPIC_ID when the files there belong to another topic id. The Log belongs to
-  // this LogShard and lives until remove() or close() resolve.
+  // this LogShard and lives until remove() resolves or the LogShard goes; after close() it takes nothing any more.
   kj::Promise<Result<Log*>> open(TopicPartition name, TopicId topic, config::TopicSettings settings);
   Log* find(const TopicPartition& name);
   std::vector<Log*> logs();  // in order of name

@@ -157,7 +157,7 @@ Co<void> ShardLogs::closeNow() {
   co_await shard.call(0, [&directory = directory_, index = shard.index(), closed = std::move(closed)]() mutable {
     return directory.leave(index, std::move(closed));
   });
-  logs.clear();
+  // The logs, closed, stay for those who still observe them; they go with this.
 }
 
 // --- the directory on shard 0
