@@ -432,30 +432,41 @@ void SimNetwork::send(Endpoint& from, Kind kind, std::string bytes) {
   Instant arrival = std::max(from.lastArrival, loop_.now() + delay(from.host, to->host));
   from.lastArrival = arrival;
   loop_.at(arrival, this,
-           [this, id = from.id, peer = from.peer, kind, bytes = std::move(bytes), sent = loop_.now()]() mutable {
-             arrive(id, peer, kind, std::move(bytes), sent);
+           [this, id = from.id, peer = from.peer, segment = Segment{kind, std::move(bytes), loop_.now()}]() mutable {
+             arrive(id, peer, std::move(segment));
            });
 }
 
-void SimNetwork::arrive(uint64_t from, uint64_t to, Kind kind, std::string bytes, Instant sent) {
+bool SimNetwork::isBarred(const Endpoint& sender, const Endpoint& receiver) const {
+  return isCut(sender.host, receiver.host) || (receiver.vanished && !up_.contains(receiver.host));
+}
+
+void SimNetwork::arrive(uint64_t from, uint64_t to, Segment segment) {
+  Endpoint* sender = find(from);
+  Endpoint* receiver = find(to);
+  if (sender == nullptr || receiver == nullptr) return;
+  if (sender->held.empty() && !isBarred(*sender, *receiver)) return deliver(from, to, std::move(segment));
+  sender->held.push_back(std::move(segment));
+  if (sender->held.size() == 1) loop_.after(kRetry, this, [this, from, to] { tryAgain(from, to); });
+}
+
+void SimNetwork::tryAgain(uint64_t from, uint64_t to) {
+  Endpoint* sender = find(from);
+  Endpoint* receiver = find(to);
+  if (sender == nullptr || receiver == nullptr) return;
+  if (isBarred(*sender, *receiver)) {
+    if (loop_.now() - sender->held.front().sent > options_.patience) return breakEndpoint(*sender, ETIMEDOUT);
+    return loop_.after(kRetry, this, [this, from, to] { tryAgain(from, to); });
+  }
+  for (Segment& segment : std::exchange(sender->held, {})) deliver(from, to, std::move(segment));
+}
+
+void SimNetwork::deliver(uint64_t from, uint64_t to, Segment segment) {
+  auto& [kind, bytes, sent] = segment;
   Endpoint* sender = find(from);
   Endpoint* receiver = find(to);
   if (sender == nullptr || receiver == nullptr) return;
   if (receiver->error != 0) return dropIfOver(to);
-  bool silent = receiver->vanished && !up_.contains(receiver->host);
-  if (isCut(sender->host, receiver->host) || silent) {
-    if (loop_.now() - sent > options_.patience) {
-      breakEndpoint(*sender, ETIMEDOUT);
-      return;
-    }
-    // What follows must not overtake it.
-    Instant again = loop_.now() + kRetry;
-    sender->lastArrival = std::max(sender->lastArrival, again);
-    loop_.at(again, this, [this, from, to, kind, bytes = std::move(bytes), sent]() mutable {
-      arrive(from, to, kind, std::move(bytes), sent);
-    });
-    return;
-  }
   if (options_.resetOneIn > 0 && random_.chance(1, options_.resetOneIn)) kind = Kind::reset;
   loop_.tell("net {}>{} {} {}", sender->local.toString(), receiver->local.toString(),
              kind == Kind::data  ? "data"

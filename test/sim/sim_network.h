@@ -70,6 +70,13 @@ class SimNetwork {
   friend class SimListener;
   friend class HostNetwork;
 
+  enum class Kind { data, fin, reset };
+  struct Segment {
+    Kind kind;
+    std::string bytes;
+    Instant sent;
+  };
+
   // One side of a connection. The stream object may go before: the endpoint then answers with a reset.
   struct Endpoint {
     uint64_t id = 0;
@@ -85,9 +92,9 @@ class SimNetwork {
     std::string received;   // not read yet
     uint64_t inFlight = 0;  // bytes of ours on the way to the peer
     uint64_t sentSegments = 0;
-    Instant lastArrival;  // of ours at the peer: order is kept
+    Instant lastArrival;       // of ours at the peer: order is kept
+    std::deque<Segment> held;  // of ours: they met a cut, and what came behind waits behind them
   };
-  enum class Kind { data, fin, reset };
 
   Endpoint* find(uint64_t id);
   Duration delay(Host from, Host to);
@@ -95,7 +102,10 @@ class SimNetwork {
   std::optional<Host> resolve(Host from, const std::string& name) const;
   uint64_t room(const Endpoint& endpoint);  // bytes that it may send now
   void send(Endpoint& from, Kind kind, std::string bytes);
-  void arrive(uint64_t from, uint64_t to, Kind kind, std::string bytes, Instant sent);
+  void arrive(uint64_t from, uint64_t to, Segment segment);
+  void tryAgain(uint64_t from, uint64_t to);
+  void deliver(uint64_t from, uint64_t to, Segment segment);
+  bool isBarred(const Endpoint& sender, const Endpoint& receiver) const;
   void breakEndpoint(Endpoint& endpoint, int error);
   void dropIfOver(uint64_t id);  // both sides closed: forget the pair
 

@@ -321,6 +321,38 @@ TEST_CASE("SimNetwork: what was sent before a cut arrives after it heals, in ord
   });
 }
 
+TEST_CASE("SimNetwork: what is sent just after a cut does not overtake what the cut holds back") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimWorld world({.seed = seed});
+    SimNode &a = world.addNode(), &b = world.addNode();
+    std::string got;
+    a.start(1, [&](Shard& shard) -> Co<void> {
+      auto listener = shard.network().listen({.host = "0.0.0.0", .port = 9092});
+      auto stream = co_await listener->accept();
+      char buffer[40];
+      size_t count = co_await stream->tryRead(buffer, sizeof buffer, sizeof buffer);
+      got.assign(buffer, count);
+    });
+    std::string sent;
+    b.start(1, [&](Shard& shard) -> Co<void> {
+      auto stream = co_await shard.network().connect({.host = "node-1", .port = 9092});
+      world.network().cut(1, 2);
+      for (int i = 0; i < 40; ++i) {
+        char c = static_cast<char>('A' + i);
+        sent += c;
+        co_await stream->write(&c, 1);
+        co_await shard.after(20ms);
+        if (i == 20) world.network().heal();
+      }
+      co_await kj::Promise<void>(kj::NEVER_DONE);
+    });
+    world.run([&]() -> Co<void> {
+      co_await a.ended();
+      CHECK(got == sent);
+    });
+  }
+}
+
 TEST_CASE("SimNetwork: a cut longer than the patience, a reset and a dead host end connections as DISCONNECTED") {
   for (std::string way : {"cut", "reset", "power", "kill"}) {
     CAPTURE(way);
