@@ -1,0 +1,38 @@
+// The clients of a simulated cluster: producers, readers, an administrator, and the reader of the end.
+//
+// Each runs until it is told to stop and retries for ever: a fault may slow it down, never end it. What it learns goes
+// into the History. All live in one process of their own, which no fault touches.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "history.h"
+#include "kafka_client.h"
+#include "runtime/shard.h"
+
+namespace mq::sim {
+
+struct Workload {
+  Shard& shard;
+  Address broker;
+  History& history;
+  Prng random;  // each actor forks its own
+  bool stopping = false;
+  int partitions = 2;  // of each topic
+  uint32_t nextProducer = 0;
+  uint64_t retries = 0, duplicatesAnswered = 0, deletedTopics = 0, trims = 0;
+};
+
+// Sends rounds of batches, several under way at a time, and goes on with the next round when all are acknowledged.
+Co<void> produceUntilStopped(Workload& workload, bool idempotent);
+// Reads all partitions of all topics from the beginning, again and again.
+Co<void> readUntilStopped(Workload& workload);
+// Makes topics, deletes some, trims, changes settings.
+Co<void> administerUntilStopped(Workload& workload, int topicsMax);
+Co<void> createTopic(Workload& workload, KafkaClient& client, std::string name);
+// What the cluster holds, read from the log starts to the high watermarks.
+Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& workload);
+
+}  // namespace mq::sim
