@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 
 from node import MQ, Node, free_port
 from wire import Raw, fetch_request, metadata_request
@@ -168,7 +169,7 @@ def test_ipv6_with_brackets():
         try:
             probe.bind(("::1", 0))
         except OSError:
-            return  # no IPv6 on this machine
+            raise unittest.SkipTest("no IPv6 on this machine")
     port = free_port()
     node = Node(start=False)
     command = [MQ, "serve", "--data-dir", str(node.data), "--listen", f"[::1]:{port}", "--peer-listen", f"[::1]:{free_port()}"]
