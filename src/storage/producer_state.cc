@@ -136,7 +136,12 @@ void ProducerState::undo(Undo&& undo) {
     found->second = *undo.before_;
   } else {
     setTransaction(undo.producer_, found->second, Offset(-1));
-    producers_.erase(found);
+    Producer& producer = found->second;
+    if (producer.batchCount == 1 && producer.batches[0].firstSequence() == 0) {
+      producer.batchCount = 0;  // remembered as one that begins
+    } else {
+      producers_.erase(found);
+    }
   }
 }
 

@@ -5,8 +5,10 @@
 // and which are finished but have their marker above the high watermark; both hold back the last stable offset.
 //
 // check() decides and changes nothing; apply() changes and cannot fail; undo() takes an apply back when the write
-// failed, newest first. Replay after a restart is apply() over the batches, on top of a snapshot. Sequences are 0 ..
-// 2^31 - 1 and wrap to 0. Rules: Kafka's ProducerStateManager and ProducerAppendInfo.
+// failed, newest first. A producer whose very first batch (sequence 0) failed stays known: what it sent behind that
+// batch must not be taken for its beginning, or the first one could never come. Replay after a restart is apply() over
+// the batches, on top of a snapshot. Sequences are 0 .. 2^31 - 1 and wrap to 0. Rules: Kafka's ProducerStateManager and
+// ProducerAppendInfo.
 #pragma once
 #include <array>
 #include <map>

@@ -156,6 +156,8 @@ class Producer {
   }
 
   Co<void> send(Batch& batch) {
+    // Each batch on a connection of its own could overtake the others.
+    if (!client_.isConnected()) kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the connection broke"));
     for (RecordId id : batch.ids) w_.history.sending(id, batch.to, idempotent_);
     w_.shard.log().info("produce", "{}/{}+{} to {}", batch.ids.front().producer, batch.ids.front().number,
                         batch.ids.size(), batch.to);

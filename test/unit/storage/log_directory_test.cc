@@ -243,7 +243,9 @@ TEST_CASE("LogShard: a sync that fails takes the directory offline once, for goo
     auto full = co_await log->append({.bytes = refused});
     CHECK(full.errorCode() == Error::kafkaStorageError);
     CHECK(log->end() == Offset(2));
-    CHECK(log->producers().empty());
+    Buffer behind = makeBatch({.records = 1, .producer = ProducerId(5), .epoch = 0, .sequence = 1});
+    auto overtaking = co_await log->append({.bytes = behind});
+    CHECK(overtaking.errorCode() == Error::outOfOrderSequenceNumber);
     node.disk().setCapacity(UINT64_MAX);
     Buffer retried =
         makeBatch({.records = 1, .valueBytes = 10000, .producer = ProducerId(5), .epoch = 0, .sequence = 0});

@@ -143,10 +143,23 @@ TEST_CASE("a marker of the same epoch lets the sequences go on, one of the next 
   CHECK(verdict(state, batch(0, 6, 7, 1, true)) == "ok");
 }
 
+TEST_CASE("a producer whose first batch was taken back must begin with it all the same") {
+  ProducerState state;
+  auto undo = state.apply(batch(0, 4, 0));
+  state.undo(std::move(undo));
+  CHECK(verdict(state, batch(5, 5, 0)) == "OUT_OF_ORDER_SEQUENCE_NUMBER");
+  CHECK(verdict(state, batch(0, 4, 0)) == "ok");
+  // Of one that began elsewhere nothing is known, as before.
+  auto other = state.apply(batch(7, 9, 0, 0, false, ProducerId(6)));
+  state.undo(std::move(other));
+  CHECK(state.producers().contains(ProducerId(6)) == false);
+}
+
 TEST_CASE("undoing gives back exactly the state before, whatever was applied") {
   Prng random(11);
   ProducerState state;
-  int64_t offset = 0;
+  for (int64_t id = 0; id < 4; ++id) state.apply(batch(0, 0, id, 0, false, ProducerId(id)));
+  int64_t offset = 4;
   auto applyOne = [&] {
     ProducerId id(static_cast<int64_t>(random.below(4)));
     auto known = state.producers().find(id);
