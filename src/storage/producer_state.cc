@@ -192,12 +192,11 @@ Buffer ProducerState::encodeSnapshot(Earlier earlier) const {
     writer.int32(producer.coordinatorEpoch);
     writer.int64(producer.transactionFirst.value());
   }
-  WallMs newest = kNoTimestamp;
-  for (const auto& [id, producer] : producers_) newest = std::max(newest, producer.timestamp);
-  const int64_t oldest = std::max(newest.value(), INT64_MIN + kRecentMs) - kRecentMs;
   size_t countAt = 0;
   int32_t count = 0;
   for (const auto& [id, producer] : producers_) {
+    // Beside its own last batch, not the newest of all: clocks jump, and differ between producers.
+    const int64_t oldest = std::max(producer.timestamp.value(), INT64_MIN + kRecentMs) - kRecentMs;
     for (size_t i = 0; earlier == Earlier::recent && i + 1 < producer.batchCount; ++i) {
       const Batch& batch = producer.batches[i];
       if (batch.timestamp.value() < oldest) continue;

@@ -239,6 +239,13 @@ TEST_CASE("a snapshot keeps the recent batches before the last one, behind what 
   CHECK(verdict(loaded, batch(0, 4, 99)) == "OUT_OF_ORDER_SEQUENCE_NUMBER");
   CHECK(verdict(loaded, batch(5, 9, 99)) == "duplicate of 5-9");
 
+  // But not because the clock jumped, or another producer's is ahead.
+  auto ahead = batch(0, 0, 200, 0, false, ProducerId(7));
+  ahead.timestamp = WallMs(1000 + 100 * ProducerState::kRecentMs);
+  state.apply(ahead);
+  REQUIRE(loaded.decodeSnapshot(state.encodeSnapshot()).has_value());
+  CHECK(show(loaded) == show(state));
+
   // Whatever is wrong behind the entries makes the whole file worthless.
   for (size_t at = 10 + 2 * 46; at < file.size(); ++at) {
     for (uint8_t bit : {0x80, 0x40, 0x04}) {
