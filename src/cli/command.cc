@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "cli/output.h"
+#include "config/setting.h"
 
 namespace mq::cli {
 namespace {
@@ -86,21 +87,6 @@ std::vector<std::string_view> subcommandsOf(std::string_view path) {
   return names;
 }
 
-size_t editDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 [[noreturn]] void unknownWord(std::string_view path, std::string_view word) {
   std::vector<std::string_view> names = subcommandsOf(path);
   std::string_view near = nearest(word, names);
@@ -111,16 +97,10 @@ size_t editDistance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
-  std::string_view best;
-  size_t bestDistance = std::max<size_t>(1, word.size() / 3) + 1;
-  for (std::string_view candidate : candidates) {
-    size_t distance = editDistance(word, candidate);
-    if (distance < bestDistance || (word.size() >= 3 && candidate.starts_with(word) && bestDistance > 1)) {
-      best = candidate;
-      bestDistance = std::min(distance, bestDistance);
-    }
-  }
-  return best;
+  if (std::string near = config::nearest(word, candidates); !near.empty()) return *std::ranges::find(candidates, near);
+  if (word.size() < 3) return {};
+  auto beginning = std::ranges::find_if(candidates, [&](std::string_view name) { return name.starts_with(word); });
+  return beginning == candidates.end() ? std::string_view() : *beginning;
 }
 
 const Flag& Arguments::known(std::string_view flag) const {

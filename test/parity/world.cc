@@ -1,10 +1,6 @@
 #include "world.h"
 
-#include <stdlib.h>
-
-#include <filesystem>
-#include <memory>
-
+#include "../unit/test_directory.h"
 #include "runtime/uv/log.h"
 #include "runtime/uv/node.h"
 #include "sim_world.h"
@@ -12,15 +8,10 @@
 namespace mq::parity {
 
 void RealWorld::run(uint32_t shards, const Body& body) {
-  std::string directory = (std::filesystem::temp_directory_path() / "mq-parity-XXXXXX").string();
-  if (mkdtemp(directory.data()) == nullptr) throw std::runtime_error("cannot make " + directory);
-  std::shared_ptr<void> removed(nullptr, [&](void*) {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
-  });
+  TestDirectory directory;
   auto log = stderrLogger(LogLevel::error);
   UvNode node({.shards = shards, .seed = 1}, *log);
-  node.run([&](Shard& first) { return body({.first = first, .directory = directory, .host = "127.0.0.1"}); });
+  node.run([&](Shard& first) { return body({.first = first, .directory = directory.path(), .host = "127.0.0.1"}); });
 }
 
 void FakeWorld::run(uint32_t shards, const Body& body) {

@@ -1,4 +1,5 @@
 // AlterConfigs, the old form: the list replaces all overrides of the resource.
+#include "kafka/handlers/config_resource.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/server.h"
 #include "wire/alter_configs_request.h"
@@ -16,18 +17,8 @@ Co<wire::AlterConfigsResponse> alterConfigs(Request& request, wire::AlterConfigs
           {.name = std::move(config.name), .op = config::AlterOp::set, .value = std::move(config.value)});
     }
   }
-  auto altered = co_await request.server.controller().alterConfigs(std::move(wish));
-
-  wire::AlterConfigsResponse response;
-  for (const auto& resource : altered.resources) {
-    auto& into = response.responses.emplace_back();
-    into.resourceType = static_cast<int8_t>(resource.resource.type);
-    into.resourceName = resource.resource.name;
-    into.errorCode = resource.result.errorCode();
-    into.errorMessage.reset();
-    if (!resource.result) into.errorMessage = resource.result.failure().message;
-  }
-  co_return response;
+  co_return toldPerResource<wire::AlterConfigsResponse>(
+      co_await request.server.controller().alterConfigs(std::move(wish)));
 }
 
 }  // namespace mq::kafka

@@ -1,4 +1,4 @@
-// Shared by the handlers of configuration: which resource a request names.
+// Shared by the handlers of configuration: which resource a request names, and what is said of each in the end.
 #pragma once
 #include <charconv>
 #include <optional>
@@ -26,6 +26,21 @@ inline Result<void> checkBrokerName(const Server& server, std::string_view name)
                  "broker \"{}\" is not this node, which is {}: ask it itself, or leave the name empty for the default "
                  "of all brokers",
                  name, server.node());
+}
+
+// The answer to either form of AlterConfigs.
+template <class WireResponse>
+WireResponse toldPerResource(const controller::AlterConfigsResponse& altered) {
+  WireResponse response;
+  for (const auto& resource : altered.resources) {
+    auto& into = response.responses.emplace_back();
+    into.resourceType = static_cast<int8_t>(resource.resource.type);
+    into.resourceName = resource.resource.name;
+    into.errorCode = resource.result.errorCode();
+    into.errorMessage.reset();
+    if (!resource.result) into.errorMessage = resource.result.failure().message;
+  }
+  return response;
 }
 
 }  // namespace mq::kafka

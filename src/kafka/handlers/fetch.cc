@@ -302,6 +302,7 @@ Co<void> waitForNews(Request& request, const Plan& plan, uint64_t bytesMissing, 
   co_await any;
 }
 
+// Until any owner has more to read, or `atMost` has passed; without a session, so the partitions are told each time.
 Co<void> waitForMore(Request& request, const Plan& plan, uint64_t bytesMissing, Duration atMost) {
   Server& server = request.server;
   std::vector<std::vector<replica::WaitOn>> lists(server.shard().count());

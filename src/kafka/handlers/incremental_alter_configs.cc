@@ -1,4 +1,5 @@
 // IncrementalAlterConfigs (KIP-339): sets, removes, appends to and subtracts from single values.
+#include "kafka/handlers/config_resource.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/server.h"
 #include "wire/incremental_alter_configs_request.h"
@@ -18,18 +19,8 @@ Co<wire::IncrementalAlterConfigsResponse> incrementalAlterConfigs(Request& reque
                               .value = std::move(config.value)});
     }
   }
-  auto altered = co_await request.server.controller().alterConfigs(std::move(wish));
-
-  wire::IncrementalAlterConfigsResponse response;
-  for (const auto& resource : altered.resources) {
-    auto& into = response.responses.emplace_back();
-    into.resourceType = static_cast<int8_t>(resource.resource.type);
-    into.resourceName = resource.resource.name;
-    into.errorCode = resource.result.errorCode();
-    into.errorMessage.reset();
-    if (!resource.result) into.errorMessage = resource.result.failure().message;
-  }
-  co_return response;
+  co_return toldPerResource<wire::IncrementalAlterConfigsResponse>(
+      co_await request.server.controller().alterConfigs(std::move(wish)));
 }
 
 }  // namespace mq::kafka

@@ -79,26 +79,19 @@ kj::Promise<Buffer> KafkaClient::exchange(int32_t, Buffer frame, Duration limit)
   });
 }
 
-Buffer KafkaClient::head(const wire::Message& descriptor, int16_t version, int32_t id) {
+Buffer KafkaClient::head(int16_t api, int16_t version, int32_t id) {
   Buffer payload;
-  ByteWriter writer(payload);
-  writer.int16(descriptor.number);
-  writer.int16(version);
-  writer.int32(id);
-  writer.int16(3);
-  writer.text("sim");
-  if (descriptor.flexible.contains(version)) writer.unsignedVarint(0);
+  wire::RequestHeader header{
+      .requestApiKey = api, .requestApiVersion = version, .correlationId = id, .clientId = "sim"};
+  if (auto done = wire::encodeRequestHeader(header, payload); !done) refuseToSend(done.failure());
   return payload;
 }
 
 ByteReader KafkaClient::body(const wire::Message& descriptor, int16_t version, int32_t id, Bytes frame) {
   ByteReader reader(frame);
-  int32_t answered = reader.int32();
-  KJ_REQUIRE(answered == id, "answers out of order", answered, id);
-  if (descriptor.flexible.contains(version)) {
-    uint32_t tags = reader.unsignedVarint();
-    KJ_REQUIRE(tags == 0, "tags in the header of an answer", tags);
-  }
+  auto answered = wire::decodeResponseHeader(descriptor.number, version, reader);
+  if (!answered) refuseToRead(descriptor, frame, answered.failure().message);
+  KJ_REQUIRE(*answered == id, "answers out of order", *answered, id);
   return reader;
 }
 

@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "runtime/coro.h"
 #include "runtime/shard.h"
-#include "wire/codec.h"
+#include "wire/framing.h"
 
 namespace mq::sim {
 
@@ -40,7 +40,7 @@ class KafkaClient {
     using Response = typename Request::Response;
     if (!isConnected()) co_await connect(limit);
     int32_t id = nextId_++;
-    Buffer frame = head(Request::kDescriptor, version, id);
+    Buffer frame = head(Request::kApiKey, version, id);
     if (auto done = wire::encode(request, version, frame); !done) refuseToSend(done.failure());
     Answer<Response> answer;
     answer.frame = co_await exchange(id, std::move(frame), limit);
@@ -55,7 +55,7 @@ class KafkaClient {
  private:
   struct Connection;
 
-  static Buffer head(const wire::Message& descriptor, int16_t version, int32_t id);
+  static Buffer head(int16_t api, int16_t version, int32_t id);
   static ByteReader body(const wire::Message& descriptor, int16_t version, int32_t id, Bytes frame);
   [[noreturn]] static void refuseToSend(const Failure& failure);
   [[noreturn]] static void refuseToRead(const wire::Message& descriptor, Bytes frame, const std::string& why);

@@ -39,19 +39,13 @@ class Log final : public Logger {
   std::string lines_;
 };
 
-std::string temporaryDirectory() {
-  std::string path = (std::filesystem::temp_directory_path() / "mq-kafka-test-XXXXXX").string();
-  if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary directory");
-  return path;
-}
-
 uint16_t portOf(const std::string& listening) {
   return static_cast<uint16_t>(std::stoi(listening.substr(listening.rfind(':') + 1)));
 }
 
 }  // namespace
 
-TestServer::TestServer(std::vector<Setting> settings, uint32_t shards) : directory_(temporaryDirectory()) {
+TestServer::TestServer(std::vector<Setting> settings, uint32_t shards) {
   config::StartInput input;
   auto set = [&](std::string name, std::string value) {
     input.flags.push_back({std::move(name), std::move(value), "test"});
@@ -69,7 +63,7 @@ TestServer::TestServer(std::vector<Setting> settings, uint32_t shards) : directo
     try {
       UvNode loops({.shards = shards, .seed = 1}, log);
       loops.run([&](Shard& first) -> Co<void> {
-        broker::Node node(first, {.config = config, .dataDirectory = directory_});
+        broker::Node node(first, {.config = config, .dataDirectory = directory_.path()});
         auto serving = co_await node.start([](broker::RecoveryProgress) {});
         std::vector<uint16_t> ports;
         for (const auto& listening : serving.listening) ports.push_back(portOf(listening));
@@ -97,11 +91,7 @@ void TestServer::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-TestServer::~TestServer() {
-  stop();
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
-}
+TestServer::~TestServer() { stop(); }
 
 TestServer& sharedServer() {
   static TestServer server({{"auto.create.topics.enable", "true"}});
@@ -189,17 +179,5 @@ bool Client::closes(Duration within) {
 }
 
 bool Client::silentFor(Duration time) { return !readable(time); }
-
-Buffer Client::header(const wire::Message& descriptor, int16_t version, int32_t correlationId) {
-  Buffer payload;
-  ByteWriter writer(payload);
-  writer.int16(descriptor.number);
-  writer.int16(version);
-  writer.int32(correlationId);
-  writer.int16(4);
-  writer.text("test");
-  if (descriptor.flexible.contains(version)) writer.unsignedVarint(0);
-  return payload;
-}
 
 }  // namespace mq::kafka::test

@@ -3,16 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../test_directory.h"
 #include "base/bytes.h"
 #include "base/types.h"
-#include "wire/codec.h"
+#include "wire/framing.h"
 
 namespace mq::kafka::test {
 
@@ -33,7 +33,7 @@ class TestServer {
   const std::string& log() const { return log_; }  // after stop()
 
  private:
-  std::string directory_;
+  TestDirectory directory_;
   std::vector<uint16_t> ports_;
   std::string log_;
   std::atomic<bool> stopping_ = false;
@@ -61,7 +61,12 @@ class Client {
 
   template <class Request>
   void request(const Request& request, int16_t version, int32_t correlationId = 7) {
-    Buffer payload = header(Request::kDescriptor, version, correlationId);
+    Buffer payload;
+    REQUIRE(wire::encodeRequestHeader({.requestApiKey = Request::kApiKey,
+                                       .requestApiVersion = version,
+                                       .correlationId = correlationId,
+                                       .clientId = "test"},
+                                      payload));
     REQUIRE(wire::encode(request, version, payload));
     sendFrame(payload);
   }
@@ -70,9 +75,8 @@ class Client {
     auto frame = receive();
     if (!frame) throw std::runtime_error("the server did not answer");
     ByteReader reader(*frame);
-    if (reader.int32() != correlationId) throw std::runtime_error("the answer is to another request");
-    bool tags = Response::kDescriptor.flexible.contains(version) && Response::kApiKey != 18;
-    if (tags && reader.unsignedVarint() != 0) throw std::runtime_error("the header has tags");
+    auto answered = wire::decodeResponseHeader(Response::kApiKey, version, reader);
+    if (!answered || *answered != correlationId) throw std::runtime_error("the answer is to another request");
     auto message = wire::decode<Response>(reader, version);
     if (!message) throw std::runtime_error("the answer cannot be decoded: " + message.failure().message);
     if (!reader.atEnd()) throw std::runtime_error("bytes follow the answer");
@@ -86,7 +90,6 @@ class Client {
   }
 
  private:
-  static Buffer header(const wire::Message& descriptor, int16_t version, int32_t correlationId);
   bool readable(Duration within);
 
   int socket_ = -1;

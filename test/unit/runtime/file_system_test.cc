@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-#include "test_directory.h"
+#include "../test_directory.h"
 
 using namespace mq;
 

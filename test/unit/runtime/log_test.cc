@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "test_directory.h"
+#include "../test_directory.h"
 
 using namespace mq;
 

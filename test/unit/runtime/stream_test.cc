@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "../test_directory.h"
 #include "runtime/uv/node.h"
-#include "test_directory.h"
 #include "test_log.h"
 
 using namespace mq;
@@ -351,24 +351,4 @@ TEST_CASE("UvListener: out of descriptors it turns clients away, says so, and re
       },
       &log);
   CHECK(log.has("out_of_descriptors", "127.0.0.1"));
-}
-
-TEST_CASE("UvListener: a connection accepted on one shard is adopted by another") {
-  TestLog log;
-  UvNode node({.shards = 2, .seed = 1}, log);
-  node.run([&](Shard& first) -> Co<void> {
-    auto listener = first.network().listen({.host = "127.0.0.1", .port = 0});
-    auto accepting = listener->acceptDescriptor();
-    auto client = co_await first.network().connect(listener->local());
-    int descriptor = co_await accepting;
-    auto answering = first.call(1, [descriptor](Shard& there) -> Co<void> {
-      auto stream = there.network().adopt(descriptor);
-      char byte;
-      co_await stream->tryRead(&byte, 1, 1);
-      co_await stream->write(&byte, 1);
-    });
-    co_await client->write("!", 1);
-    CHECK(co_await readExactly(*client, 1) == "!");
-    co_await answering;
-  });
 }

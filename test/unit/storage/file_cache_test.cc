@@ -12,7 +12,7 @@ using namespace mq::storage;
 using namespace mq::storage::test;
 
 TEST_CASE("the least recently used file is closed when others need its place") {
-  TempDirectory directory;
+  TestDirectory directory;
   auto system = realFileSystem();
   FileCache cache(*system, 2);
   FileCache::Slot a, b, c;
@@ -34,7 +34,7 @@ TEST_CASE("the least recently used file is closed when others need its place") {
 }
 
 TEST_CASE("a pinned file is passed over, and outlives its slot") {
-  TempDirectory directory;
+  TestDirectory directory;
   auto system = realFileSystem();
   FileCache cache(*system, 1);
   FileRef pinned;
@@ -55,7 +55,7 @@ TEST_CASE("a pinned file is passed over, and outlives its slot") {
 }
 
 TEST_CASE("a file that cannot be opened leaves its slot closed") {
-  TempDirectory directory;
+  TestDirectory directory;
   auto system = realFileSystem();
   FileCache cache(*system, 4);
   FileCache::Slot slot;

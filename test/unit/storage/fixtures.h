@@ -1,38 +1,17 @@
-// Temporary directories, and the data that Kafka wrote (test/golden/kafka-data) unpacked into them.
+// The data that Kafka wrote (test/golden/kafka-data), unpacked into temporary directories.
 #pragma once
 #include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "../test_directory.h"
+
 namespace mq::storage::test {
 
-// Removed with all that is in it.
-class TempDirectory {
- public:
-  TempDirectory() {
-    std::string path = (std::filesystem::temp_directory_path() / "mq-storage-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make " + path);
-    path_ = path;
-  }
-  ~TempDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-
- private:
-  std::string path_;
-};
-
 // The data directory NAME.tar.xz of test/golden/kafka-data.
-class Fixture : public TempDirectory {
+class Fixture : public TestDirectory {
  public:
   explicit Fixture(const std::string& name) {
     std::string command =

@@ -112,7 +112,7 @@ TEST_CASE("the aborted transactions of a range are those that overlap it, and no
 }
 
 TEST_CASE("entries are found alike in the file, in memory and across both") {
-  TempDirectory directory;
+  TestDirectory directory;
   auto system = realFileSystem();
   FileRef file = system->open(directory / "index", OpenMode::create);
   Prng random(7);

@@ -51,6 +51,14 @@ std::string refusal(const std::string& path, DirectoryOwner owner = {.clusterId 
   return reason;
 }
 
+// One life of a process on a simulated node, to its end.
+void runOn(sim::SimWorld& world, sim::SimNode& node, const std::function<Co<void>(Shard& first)>& body) {
+  world.run([&] {
+    node.start(1, body);
+    return node.ended();
+  });
+}
+
 Co<void> appendTo(Life& life, std::string topic, int count = 1) {
   Log* log = co_await life.open(std::move(topic), plainSettings());
   for (int i = 0; i < count; ++i) co_await put(*log, makeBatch({.records = 1}));
@@ -60,7 +68,7 @@ Co<void> appendTo(Life& life, std::string topic, int count = 1) {
 }  // namespace
 
 TEST_CASE("LogDirectory: a directory of Kafka, of strangers, of another node or of a newer mq is refused untouched") {
-  TempDirectory temp;
+  TestDirectory temp;
   std::filesystem::create_directories(temp / "kafka/t-0");
   write(temp / "kafka/meta.properties", "version=1\ncluster.id=x\nnode.id=1\n");
   CHECK(refusal(temp / "kafka").find("a data directory of Apache Kafka") != std::string::npos);
@@ -81,7 +89,7 @@ TEST_CASE("LogDirectory: a directory of Kafka, of strangers, of another node or 
 }
 
 TEST_CASE("LogDirectory: one process at a time, and the second is told who holds it") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::kill, keep([&](Life& life) -> Co<void> {
          Options options = life.directory.options();
          std::string reason;
@@ -97,7 +105,7 @@ TEST_CASE("LogDirectory: one process at a time, and the second is told who holds
 }
 
 TEST_CASE("LogDirectory: a listed partition whose directory is gone is an error, never an empty log") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> { co_await appendTo(life, "t", 5); }));
   std::filesystem::remove_all(temp / "data/t-0");
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
@@ -112,7 +120,7 @@ TEST_CASE("LogDirectory: a listed partition whose directory is gone is an error,
 }
 
 TEST_CASE("LogDirectory: damage stays visible over restarts, it is not cut at the second one") {
-  TempDirectory temp;
+  TestDirectory temp;
   auto settings = plainSettings();
   settings.segmentBytes = 2000;
   live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
@@ -139,7 +147,7 @@ TEST_CASE("LogDirectory: damage stays visible over restarts, it is not cut at th
 }
 
 TEST_CASE("LogDirectory: directories that nobody knows go to quarantine, one that was just written is taken up again") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> { co_await appendTo(life, "known"); }));
   std::filesystem::copy(temp / "data/known-0", temp / "data/stray-0");
   // As after a kill between a partition's first append and its entry in the list.
@@ -159,7 +167,7 @@ TEST_CASE("LogDirectory: directories that nobody knows go to quarantine, one tha
 }
 
 TEST_CASE("LogDirectory: a deletion that a stop cut short ends at the next start, whatever it had come to") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::kill, keep([](Life& life) -> Co<void> {
          for (const char* topic : {"kept", "listed", "unlisted", "renamed", "foreign"}) co_await appendTo(life, topic);
        }));
@@ -193,7 +201,7 @@ TEST_CASE("LogDirectory: a deletion that a stop cut short ends at the next start
 
 TEST_CASE(
     "LogShard: removing a partition while it is written and synced fails only that one, and its name is free at once") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          co_await appendTo(life, "other");
          for (int round = 0; round < 20; ++round) {
@@ -277,10 +285,7 @@ TEST_CASE("LogShard: a sync that fails takes the directory offline once, for goo
     co_await directory.close();
     CHECK_FALSE(first.files().exists("/data/clean-shutdown"));
   };
-  world.run([&]() -> Co<void> {
-    node.start(1, [&](Shard& first) { return body(first); });
-    co_await node.ended();
-  });
+  runOn(world, node, body);
 }
 
 TEST_CASE("LogDirectory: below the free-disk floor appends are refused and reads go on; with space back they resume") {
@@ -315,10 +320,7 @@ TEST_CASE("LogDirectory: below the free-disk floor appends are refused and reads
     co_await logs.close();
     co_await directory.close();
   };
-  world.run([&]() -> Co<void> {
-    node.start(1, [&](Shard& first) { return body(first); });
-    co_await node.ended();
-  });
+  runOn(world, node, body);
   // On a disk that is wholly full the reserve lets the next start write its small files.
   node.disk().setCapacity(node.disk().used());
   auto again = [&](Shard& first) -> Co<void> {
@@ -376,14 +378,11 @@ TEST_CASE("Log: a clock that is a month ahead for a moment deletes nothing that 
     co_await logs.close();
     co_await directory.close();
   };
-  world.run([&]() -> Co<void> {
-    node.start(1, [&](Shard& first) { return body(first); });
-    co_await node.ended();
-  });
+  runOn(world, node, body);
 }
 
 TEST_CASE("LogDirectory: a stop before all is recovered leaves the rest to the next start") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::kill, keep([](Life& life) -> Co<void> {
          for (std::string topic : {"a", "b"}) {
            Log* log = co_await life.open(topic, plainSettings());
@@ -465,10 +464,7 @@ TEST_CASE(
     co_await logs.close();
     co_await directory.close();
   };
-  world.run([&]() -> Co<void> {
-    node.start(1, [&](Shard& first) { return body(first); });
-    co_await node.ended();
-  });
+  runOn(world, node, body);
 }
 
 TEST_CASE("LogDirectory: floors and the rate of scrubbing change while logs are open") {
@@ -510,8 +506,5 @@ TEST_CASE("LogDirectory: floors and the rate of scrubbing change while logs are 
     co_await logs.close();
     co_await directory.close();
   };
-  world.run([&]() -> Co<void> {
-    node.start(1, [&](Shard& first) { return body(first); });
-    co_await node.ended();
-  });
+  runOn(world, node, body);
 }

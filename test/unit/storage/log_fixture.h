@@ -1,15 +1,12 @@
 // A data directory on a real node, batches to put in, and a look at what is in: for tests of Log and LogDirectory.
 #pragma once
-#include <unistd.h>
-
-#include <atomic>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "../test_directory.h"
 #include "record/builder.h"
 #include "record/records.h"
 #include "runtime/uv/node.h"
@@ -42,25 +39,6 @@ class KeptLog final : public Logger {
  private:
   mutable std::mutex mutex_;
   std::vector<std::string> lines_;
-};
-
-// Removed with the object.
-class TempDirectory {
- public:
-  TempDirectory() {
-    static std::atomic<int> count{0};
-    path_ = std::filesystem::temp_directory_path() / fmt::format("mq-log-test-{}-{}", ::getpid(), count++);
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~TempDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 struct BatchSpec {

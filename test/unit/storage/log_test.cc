@@ -11,7 +11,7 @@ using namespace mq;
 using namespace mq::storage;
 
 TEST_CASE("Log: what was appended in one turn is written at its end, in the order of the calls, and is read back") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          Log* log = co_await life.open("t", plainSettings());
          CHECK_FALSE(std::filesystem::exists(life.directory.options().path + "/t-0"));
@@ -42,7 +42,7 @@ TEST_CASE("Log: what was appended in one turn is written at its end, in the orde
 }
 
 TEST_CASE("Log: after a kill everything written is there, also over rolls, and appends go on where it ended") {
-  TempDirectory temp;
+  TestDirectory temp;
   int64_t end = 0;
   for (int life = 0; life < 4; ++life) {
     live(temp / "data", life % 2 == 0 ? End::kill : End::close, keep([&](Life& l) -> Co<void> {
@@ -69,7 +69,7 @@ TEST_CASE("Log: after a kill everything written is there, also over rolls, and a
 
 TEST_CASE(
     "Log: a duplicate of what is only queued gets the same offsets, and old, new and unknown sequences their errors") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          Log* log = co_await life.open("t", plainSettings());
          auto batch = [](int32_t sequence, int16_t epoch = 0) {
@@ -105,7 +105,7 @@ TEST_CASE(
 }
 
 TEST_CASE("Log: a damaged batch or one that is too large is refused, and what comes before and behind it is not") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          auto settings = plainSettings();
          settings.maxMessageBytes = 5000;
@@ -127,7 +127,7 @@ TEST_CASE("Log: a damaged batch or one that is too large is refused, and what co
 }
 
 TEST_CASE("Log: large batches are compressed off the loop and small ones behind them keep their place") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          auto settings = plainSettings();
          settings.compression = config::CompressionType::zstd;
@@ -148,7 +148,7 @@ TEST_CASE("Log: large batches are compressed off the loop and small ones behind 
 TEST_CASE("Log: every codec, append times, transactions and rolls are read back equal after a kill") {
   // With MQ_KEEP the directory stays there, for Kafka's own tool to judge.
   const char* keepAt = std::getenv("MQ_KEEP");
-  TempDirectory temp;
+  TestDirectory temp;
   std::string path = keepAt != nullptr ? keepAt : temp / "data";
   using Type = config::CompressionType;
   const Type types[] = {Type::autoLz4, Type::producer, Type::uncompressed, Type::gzip,
@@ -218,7 +218,7 @@ TEST_CASE("Log: every codec, append times, transactions and rolls are read back 
 }
 
 TEST_CASE("Log: retention by size and by age drops whole sealed segments, future timestamps pin nothing") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          auto settings = plainSettings();
          settings.segmentBytes = 2000;
@@ -258,7 +258,7 @@ TEST_CASE("Log: a segment's age survives restarts, clean and not, and bogus file
     for (auto [ageHours, dropped] :
          {std::pair(48, true), std::pair(0, false), std::pair(-48, false), std::pair(24 * 365 * 40, false)}) {
       CAPTURE(ageHours);
-      TempDirectory temp;
+      TestDirectory temp;
       auto settings = plainSettings();
       settings.segmentBytes = 2000;
       settings.retentionMs = -1;
@@ -296,7 +296,7 @@ TEST_CASE("Log: indexes of a large segment are made ready off the loop, damaged 
     void wentOffline(const std::string&) override {}
     void foundDamage(OffsetRange) override {}
   };
-  TempDirectory temp;
+  TestDirectory temp;
   auto settings = plainSettings();
   settings.segmentBytes = 20'000;
   settings.indexIntervalBytes = 200;
@@ -338,7 +338,7 @@ TEST_CASE("Log: indexes of a large segment are made ready off the loop, damaged 
 }
 
 TEST_CASE("Log: a transaction that began before a clean stop can be aborted after it, and readers hear of it") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
          Log* log = co_await life.open("t", plainSettings());
          co_await put(
@@ -368,7 +368,7 @@ TEST_CASE("Log: what a client with five batches in flight sends again after a st
   for (End end : {End::kill, End::close}) {
     for (int rollBehind = 0; rollBehind <= 5; ++rollBehind) {
       CAPTURE(rollBehind);
-      TempDirectory temp;
+      TestDirectory temp;
       auto nth = [](int i) {
         return makeBatch({.records = 2, .producer = ProducerId(5), .epoch = 0, .sequence = 2 * i, .value = 2 * i});
       };
@@ -395,7 +395,7 @@ TEST_CASE("Log: what a client with five batches in flight sends again after a st
 }
 
 TEST_CASE("Log: deleted records stay deleted after a kill, in the middle of a batch too") {
-  TempDirectory temp;
+  TestDirectory temp;
   live(temp / "data", End::kill, keep([](Life& life) -> Co<void> {
          Log* log = co_await life.open("t", plainSettings());
          co_await put(*log, makeBatch({.records = 100}));
@@ -413,7 +413,7 @@ TEST_CASE("Log: deleted records stay deleted after a kill, in the middle of a ba
 }
 
 TEST_CASE("Scrubber: a flipped bit in a sealed segment is found, that batch is refused and the others stay readable") {
-  TempDirectory temp;
+  TestDirectory temp;
   KeptLog lines;
   auto settings = plainSettings();
   settings.segmentBytes = 4000;

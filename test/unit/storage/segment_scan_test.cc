@@ -13,7 +13,7 @@ using namespace mq::storage::test;
 
 namespace {
 
-struct Directory : TempDirectory {
+struct Directory : TestDirectory {
   std::unique_ptr<FileSystem> system = realFileSystem();
   Offset base{100};
   Buffer log;
@@ -265,7 +265,7 @@ TEST_CASE("producer state replayed from Kafka's logs makes Kafka's snapshots") {
 }
 
 TEST_CASE("removing or marking a segment's files takes all of them and nothing else") {
-  TempDirectory directory;
+  TestDirectory directory;
   auto system = realFileSystem();
   for (auto suffix : {".log", ".index", ".timeindex", ".txnindex", ".snapshot"})
     for (int base : {0, 7}) system->open(filePath(directory.path(), Offset(base), suffix), OpenMode::create);

@@ -15,7 +15,7 @@ using namespace mq::storage::test;
 
 namespace {
 
-struct World : TempDirectory {
+struct World : TestDirectory {
   std::unique_ptr<FileSystem> system = realFileSystem();
   FileCache cache{*system, 8};
   SegmentContext context{.files = cache, .directory = path(), .indexIntervalBytes = 200};
