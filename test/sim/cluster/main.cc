@@ -2,7 +2,7 @@
 //
 //   mq_sim SEED [--trace] [--until SECONDS]     one run, with every line of its processes
 //   mq_sim --runs N [--from SEED]               N seeds in a row; the first violation ends it
-//   mq_sim --suite                              for the tests: fixed seeds, each twice
+//   mq_sim --suite                              for the tests: fixed seeds, each twice, and some that nobody has seen
 //
 // Prints a line per run; exit 1 when a promise was broken, with the command that repeats it.
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 
 #include "run.h"
@@ -20,6 +21,7 @@ using namespace mq::sim;
 namespace {
 
 constexpr uint64_t kFixedSeeds = 40;
+constexpr int kFreshSeeds = 10;
 
 void repeatWith(uint64_t seed) { fmt::print("repeat with: ./dev sim {} --trace\n", seed); }
 
@@ -78,6 +80,15 @@ int suite() {
       fmt::print("seed {}: two runs of one seed differ: {:016x}, {:016x}\n", seed, result.traceHash, again.traceHash);
       ++failed;
     }
+    add(sum, result);
+  }
+  std::random_device chance;
+  for (int i = 0; i < kFreshSeeds; ++i) {
+    uint64_t seed = chance();
+    fmt::print("fresh seed {}\n", seed);
+    std::fflush(stdout);  // before a run that may end the process
+    RunResult result = runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr});
+    if (!report(seed, result)) ++failed;
     add(sum, result);
   }
   print(sum);
