@@ -6,12 +6,14 @@ int64_t signedOf(uint64_t value) { return static_cast<int64_t>(value); }
 }  // namespace
 
 ShardGauges::ShardGauges(Shard& shard, metrics::Registry& registry, const storage::LogDirectory& directory,
-                         const storage::LogShard& logs, const replica::Partitions& partitions, ProcessProbe process)
+                         const storage::LogShard& logs, const replica::Partitions& partitions,
+                         coordinator::GroupCoordinator& groups, ProcessProbe process)
     : shard_(shard),
       metrics_(registry.shard),
       directory_(directory),
       logs_(logs),
       partitions_(partitions),
+      groups_(groups),
       probe_(std::move(process)) {
   directoryShown_ = registry.add(directoryMetrics_, {.value = directory.options().path}, [this] { refresh(); });
   if (shard.index() == 0 && probe_) {
@@ -34,6 +36,17 @@ void ShardGauges::refresh() {
   metrics_.scrubbed.value = figures.scrubbedBytes;
   metrics_.scrubFailures.value = figures.damagedBatches;
   metrics_.diskTrimmed.value = figures.trimmedBytes;
+
+  const coordinator::GroupCoordinator::Figures groups = groups_.figures();
+  metrics_.groups.set(signedOf(groups.groups));
+  metrics_.committedOffsets.set(signedOf(groups.offsets));
+  metrics_.groupPartitionsLoading.set(signedOf(groups.loading));
+  metrics_.groupAnswersWaiting.set(signedOf(groups.waiting));
+  const coordinator::Groups::Counters& counted = groups_.counters();
+  metrics_.groupRebalances.value = counted.rebalances;
+  metrics_.offsetCommits.value = counted.commits;
+  metrics_.offsetsExpired.value = counted.expired;
+  metrics_.groupRecordsSkipped.value = counted.unknown;
 
   const TurnStats& turns = shard_.turns();
   metrics_.turn = turns.lengths;

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 
+#include "coordinator/group_coordinator.h"
 #include "metrics/registry.h"
 #include "replica/partitions.h"
 #include "runtime/process.h"
@@ -17,7 +18,8 @@ class ShardGauges {
  public:
   // All outlive it. `process` is used on shard 0 only.
   ShardGauges(Shard& shard, metrics::Registry& registry, const storage::LogDirectory& directory,
-              const storage::LogShard& logs, const replica::Partitions& partitions, ProcessProbe process);
+              const storage::LogShard& logs, const replica::Partitions& partitions,
+              coordinator::GroupCoordinator& groups, ProcessProbe process);
   KJ_DISALLOW_COPY(ShardGauges);
 
  private:
@@ -30,6 +32,7 @@ class ShardGauges {
   const storage::LogDirectory& directory_;
   const storage::LogShard& logs_;
   const replica::Partitions& partitions_;
+  coordinator::GroupCoordinator& groups_;
   ProcessProbe probe_;
   metrics::DirectoryMetrics directoryMetrics_;
   metrics::ProcessMetrics processMetrics_;

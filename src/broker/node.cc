@@ -8,6 +8,7 @@
 #include "controller/controller.h"
 #include "controller/dynamic_config.h"
 #include "controller/metadata_feed.h"
+#include "coordinator/group_coordinator.h"
 #include "http/server.h"
 #include "kafka/server.h"
 #include "metrics/registry.h"
@@ -25,12 +26,14 @@ struct ShardParts {
   ShardParts(Shard& shard, storage::LogDirectory& directory, NodeId node, const NodeOptions& options)
       : logs(shard, directory),
         partitions(shard, node, options.config, logs, feed, metrics),
-        gauges(shard, metrics, directory, logs, partitions, options.process) {}
+        groups(shard, partitions, feed, coordinatorOptions(options.config.settings())),
+        gauges(shard, metrics, directory, logs, partitions, groups, options.process) {}
 
   metrics::Registry metrics;
   controller::MetadataFeed feed;
   storage::LogShard logs;
   replica::Partitions partitions;
+  coordinator::GroupCoordinator groups;
   ShardGauges gauges;
   kj::Own<void> tuned;  // shard 0: the subscription to changes of settings
   std::unique_ptr<kafka::Server> server;
@@ -112,6 +115,7 @@ class Node::Impl {
     if (acceptor_) acceptor_->stop();
     co_await onAllShards([](ShardParts& parts) -> kj::Promise<void> {
       parts.partitions.stopWaiting();
+      parts.groups.stop();
       if (!parts.server) return kj::READY_NOW;
       return parts.server->drain();
     });
@@ -247,15 +251,19 @@ class Node::Impl {
 
   Co<void> startServers() {
     std::vector<replica::Partitions*> partitions;
-    for (ShardParts* parts : parts_) partitions.push_back(&parts->partitions);
+    std::vector<coordinator::GroupCoordinator*> groups;
+    for (ShardParts* parts : parts_) {
+      partitions.push_back(&parts->partitions);
+      groups.push_back(&parts->groups);
+    }
     for (uint32_t i = 0; i < first_.count(); ++i) {
       kafka::ServerOptions options{node_, options_.config, options_.dataDirectory};
       servers_.push_back(
-          co_await first_.call(i, [this, i, options = std::move(options), partitions](Shard& shard) mutable {
+          co_await first_.call(i, [this, i, options = std::move(options), partitions, groups](Shard& shard) mutable {
             ShardParts& parts = *parts_[i];
             parts.server = std::make_unique<kafka::Server>(shard, std::move(options), parts.feed,
                                                            controller::ControllerClient(shard, *controller_),
-                                                           std::move(partitions), parts.metrics);
+                                                           std::move(partitions), std::move(groups), parts.metrics);
             return parts.server.get();
           }));
     }

@@ -34,6 +34,21 @@ storage::Options storageOptions(const config::BrokerSettings& settings, const st
   return options;
 }
 
+coordinator::GroupCoordinator::Options coordinatorOptions(const config::BrokerSettings& settings) {
+  using std::chrono::milliseconds;
+  coordinator::GroupCoordinator::Options options;
+  options.node = NodeId(settings.nodeId);
+  options.commitWithin = milliseconds(settings.offsetsCommitTimeoutMs);
+  options.settings.sessionMin = milliseconds(settings.groupSessionMinMs);
+  options.settings.sessionMax = milliseconds(settings.groupSessionMaxMs);
+  options.settings.initialDelay = milliseconds(settings.groupInitialDelayMs);
+  options.settings.sizeMax = settings.groupSizeMax;
+  options.settings.offsetsRetention = std::chrono::minutes(settings.offsetsRetentionMinutes);
+  options.settings.offsetsCheckEvery = milliseconds(settings.offsetsRetentionCheckMs);
+  options.settings.metadataBytesMax = settings.offsetMetadataBytesMax;
+  return options;
+}
+
 controller::ControllerOptions controllerOptions(const config::BrokerConfig& config, const std::string& dataDirectory,
                                                 const Uuid& clusterId, bool mustExist) {
   controller::ControllerOptions options;

@@ -4,6 +4,7 @@
 
 #include "config/broker_settings.h"
 #include "controller/controller.h"
+#include "coordinator/group_coordinator.h"
 #include "storage/options.h"
 
 namespace mq::broker {
@@ -12,6 +13,8 @@ namespace mq::broker {
 storage::Options storageOptions(const config::BrokerSettings& settings, const std::string& dataDirectory,
                                 uint32_t shards);
 storage::Tuning storageTuning(const config::BrokerSettings& settings, uint32_t shards);
+coordinator::GroupCoordinator::Options coordinatorOptions(const config::BrokerSettings& settings);
+
 controller::ControllerOptions controllerOptions(const config::BrokerConfig& config, const std::string& dataDirectory,
                                                 const Uuid& clusterId, bool mustExist);
 

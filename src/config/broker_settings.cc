@@ -227,6 +227,54 @@ constexpr Setting kCleaner[] = {
      .doc = "Pause when there is nothing to compact."},
 };
 
+constexpr Setting kGroups[] = {
+    {.name = "offsets.topic.num.partitions",
+     .field = &kField<&B::offsetsTopicPartitions>,
+     .min = 1,
+     .max = 10000,
+     .sim = {1, 4},
+     .doc = "Partitions of __consumer_offsets, over which groups are spread, when it is made: at the first use of a "
+            "group."},
+    {.name = "offsets.topic.replication.factor",
+     .field = &kField<&B::offsetsTopicReplicationFactor>,
+     .min = 1,
+     .max = 32767,
+     .doc = "Replicas of it; fewer if there are fewer brokers at that time."},
+    {.name = "offsets.topic.segment.bytes",
+     .field = &kField<&B::offsetsTopicSegmentBytes>,
+     .min = 1048576,
+     .doc = "Its segment.bytes: small segments are compacted, and so read at a start, in less time."},
+    {.name = "offsets.retention.minutes",
+     .field = &kField<&B::offsetsRetentionMinutes>,
+     .min = 1,
+     .doc = "What a group has committed is forgotten so long after its last member has left; what a consumer without "
+            "a group has committed, so long after it did."},
+    {.name = "offsets.retention.check.interval.ms",
+     .field = &kField<&B::offsetsRetentionCheckMs>,
+     .min = 1,
+     .sim = {1000, 600000},
+     .doc = "How often such offsets are looked for."},
+    {.name = "offset.metadata.max.bytes",
+     .field = &kField<&B::offsetMetadataBytesMax>,
+     .min = 0,
+     .doc = "Text that a consumer may put beside an offset."},
+    {.name = "offsets.commit.timeout.ms",
+     .field = &kField<&B::offsetsCommitTimeoutMs>,
+     .min = 1,
+     .doc = "How long a change of a group may take to be committed before its client is told to try again."},
+    {.name = "group.min.session.timeout.ms",
+     .field = &kField<&B::groupSessionMinMs>,
+     .min = 1,
+     .doc = "The shortest session.timeout.ms that a member may ask for."},
+    {.name = "group.max.session.timeout.ms", .field = &kField<&B::groupSessionMaxMs>, .min = 1, .doc = "The longest."},
+    {.name = "group.initial.rebalance.delay.ms",
+     .field = &kField<&B::groupInitialDelayMs>,
+     .min = 0,
+     .sim = {0, 3000},
+     .doc = "How long the first members of a group wait for more of them, so that one rebalance does for all."},
+    {.name = "group.max.size", .field = &kField<&B::groupSizeMax>, .min = 1, .doc = "Members that a group may have."},
+};
+
 constexpr Setting kMetrics[] = {
     {.name = "metrics.series.max",
      .field = &kField<&B::metricsSeriesMax>,
@@ -280,14 +328,9 @@ bool isWildcard(const std::string& host) {
 
 Table brokerTable() {
   static const Section sections[] = {
-      {"This node", kNode},
-      {"Addresses", kAddresses},
-      {"Connections and requests", kRequests},
-      {"Topics", kTopics},
-      {"The log", kLog},
-      {"Compaction", kCleaner},
-      {"Metrics", kMetrics},
-      {"Defaults of topic settings", topicDefaults()},
+      {"This node", kNode},         {"Addresses", kAddresses}, {"Connections and requests", kRequests},
+      {"Topics", kTopics},          {"The log", kLog},         {"Compaction", kCleaner},
+      {"Consumer groups", kGroups}, {"Metrics", kMetrics},     {"Defaults of topic settings", topicDefaults()},
   };
   return sections;
 }

@@ -105,6 +105,19 @@ struct BrokerSettings {
   int64_t cleanerBackoffMs = 15000;
   int64_t metadataSnapshotBytes = 20971520;  // of metadata log between snapshots
 
+  // Consumer groups.
+  int32_t offsetsTopicPartitions = 50;
+  int32_t offsetsTopicReplicationFactor = 3;  // at most: as many as there are brokers
+  int32_t offsetsTopicSegmentBytes = 104857600;
+  int32_t offsetsRetentionMinutes = 10080;
+  int64_t offsetsRetentionCheckMs = 600000;
+  int32_t offsetMetadataBytesMax = 4096;  // of one commit
+  int32_t offsetsCommitTimeoutMs = 5000;
+  int32_t groupSessionMinMs = 6000;
+  int32_t groupSessionMaxMs = 1800000;
+  int32_t groupInitialDelayMs = 3000;
+  int32_t groupSizeMax = std::numeric_limits<int32_t>::max();
+
   // Metrics.
   int32_t metricsSeriesMax = 50000;  // of one scrape
 

@@ -13,6 +13,8 @@
 #include "wire/create_partitions_response.h"
 #include "wire/create_topics_request.h"
 #include "wire/create_topics_response.h"
+#include "wire/delete_groups_request.h"
+#include "wire/delete_groups_response.h"
 #include "wire/delete_records_request.h"
 #include "wire/delete_records_response.h"
 #include "wire/delete_topics_request.h"
@@ -21,6 +23,8 @@
 #include "wire/describe_cluster_response.h"
 #include "wire/describe_configs_request.h"
 #include "wire/describe_configs_response.h"
+#include "wire/describe_groups_request.h"
+#include "wire/describe_groups_response.h"
 #include "wire/describe_log_dirs_request.h"
 #include "wire/describe_log_dirs_response.h"
 #include "wire/describe_producers_request.h"
@@ -30,19 +34,35 @@
 #include "wire/fetch_request.h"
 #include "wire/find_coordinator_request.h"
 #include "wire/find_coordinator_response.h"
+#include "wire/heartbeat_request.h"
+#include "wire/heartbeat_response.h"
 #include "wire/incremental_alter_configs_request.h"
 #include "wire/incremental_alter_configs_response.h"
 #include "wire/init_producer_id_request.h"
 #include "wire/init_producer_id_response.h"
+#include "wire/join_group_request.h"
+#include "wire/join_group_response.h"
+#include "wire/leave_group_request.h"
+#include "wire/leave_group_response.h"
 #include "wire/list_config_resources_request.h"
 #include "wire/list_config_resources_response.h"
+#include "wire/list_groups_request.h"
+#include "wire/list_groups_response.h"
 #include "wire/list_offsets_request.h"
 #include "wire/list_offsets_response.h"
 #include "wire/metadata_request.h"
 #include "wire/metadata_response.h"
+#include "wire/offset_commit_request.h"
+#include "wire/offset_commit_response.h"
+#include "wire/offset_delete_request.h"
+#include "wire/offset_delete_response.h"
+#include "wire/offset_fetch_request.h"
+#include "wire/offset_fetch_response.h"
 #include "wire/offset_for_leader_epoch_request.h"
 #include "wire/offset_for_leader_epoch_response.h"
 #include "wire/produce_request.h"
+#include "wire/sync_group_request.h"
+#include "wire/sync_group_response.h"
 
 namespace mq::kafka {
 
@@ -121,7 +141,15 @@ constexpr std::array kServed = {
     row<FetchRequest>("Fetch", serveFrame<FetchRequest, fetch>),
     row<ListOffsetsRequest>("ListOffsets", serve<ListOffsetsRequest, listOffsets>),
     row<MetadataRequest>("Metadata", serve<MetadataRequest, metadata>),
+    row<OffsetCommitRequest>("OffsetCommit", serve<OffsetCommitRequest, offsetCommit>),
+    row<OffsetFetchRequest>("OffsetFetch", serve<OffsetFetchRequest, offsetFetch>),
     row<FindCoordinatorRequest>("FindCoordinator", serve<FindCoordinatorRequest, findCoordinator>),
+    row<JoinGroupRequest>("JoinGroup", serve<JoinGroupRequest, joinGroup>),
+    row<HeartbeatRequest>("Heartbeat", serve<HeartbeatRequest, heartbeat>),
+    row<LeaveGroupRequest>("LeaveGroup", serve<LeaveGroupRequest, leaveGroup>),
+    row<SyncGroupRequest>("SyncGroup", serve<SyncGroupRequest, syncGroup>),
+    row<DescribeGroupsRequest>("DescribeGroups", serve<DescribeGroupsRequest, describeGroups>),
+    row<ListGroupsRequest>("ListGroups", serve<ListGroupsRequest, listGroups>),
     row<ApiVersionsRequest>("ApiVersions", apiVersions),
     row<CreateTopicsRequest>("CreateTopics", serve<CreateTopicsRequest, createTopics>),
     row<DeleteTopicsRequest>("DeleteTopics", serve<DeleteTopicsRequest, deleteTopics>),
@@ -133,8 +161,10 @@ constexpr std::array kServed = {
     row<AlterConfigsRequest>("AlterConfigs", serve<AlterConfigsRequest, alterConfigs>),
     row<DescribeLogDirsRequest>("DescribeLogDirs", serve<DescribeLogDirsRequest, describeLogDirs>),
     row<CreatePartitionsRequest>("CreatePartitions", serve<CreatePartitionsRequest, createPartitions>),
+    row<DeleteGroupsRequest>("DeleteGroups", serve<DeleteGroupsRequest, deleteGroups>),
     row<IncrementalAlterConfigsRequest>("IncrementalAlterConfigs",
                                         serve<IncrementalAlterConfigsRequest, incrementalAlterConfigs>),
+    row<OffsetDeleteRequest>("OffsetDelete", serve<OffsetDeleteRequest, offsetDelete>),
     row<DescribeClusterRequest>("DescribeCluster", serve<DescribeClusterRequest, describeCluster>),
     row<DescribeProducersRequest>("DescribeProducers", serve<DescribeProducersRequest, describeProducers>),
     row<ListConfigResourcesRequest>("ListConfigResources", serve<ListConfigResourcesRequest, listConfigResources>),

@@ -24,12 +24,13 @@ BufferPool::Options poolOptions(const config::BrokerSettings& settings, uint32_t
 
 Server::Server(Shard& shard, ServerOptions options, controller::MetadataFeed& feed,
                controller::ControllerClient controller, std::vector<replica::Partitions*> partitions,
-               metrics::Registry& metrics)
+               std::vector<coordinator::GroupCoordinator*> coordinators, metrics::Registry& metrics)
     : shard_(shard),
       options_(std::move(options)),
       feed_(feed),
       controller_(controller),
       partitions_(std::move(partitions)),
+      coordinators_(std::move(coordinators)),
       config_(options_.config),
       registry_(metrics),
       metrics_(metrics.shard),
@@ -148,6 +149,26 @@ Co<Result<ProducerId>> Server::nextProducerId() {
     producerIdEnd_ = block->first + block->count;
   }
   co_return ProducerId(nextProducerId_++);
+}
+
+Co<Result<metadata::TopicRef>> Server::offsetsTopic() {
+  using coordinator::kOffsetsTopic;
+  if (metadata::TopicRef topic = image().topic(kOffsetsTopic)) co_return topic;
+  int16_t live = 0;
+  for (const auto& [id, broker] : image().brokers()) live = static_cast<int16_t>(live + !broker->fenced);
+  const config::BrokerSettings& wanted = settings();
+  controller::NewTopic topic{.name = std::string(kOffsetsTopic), .partitions = wanted.offsetsTopicPartitions};
+  topic.replicationFactor =
+      static_cast<int16_t>(std::clamp<int32_t>(wanted.offsetsTopicReplicationFactor, 1, std::max<int16_t>(live, 1)));
+  topic.configs = {{"cleanup.policy", "compact"},
+                   {"compression.type", "producer"},
+                   {"segment.bytes", std::to_string(wanted.offsetsTopicSegmentBytes)}};
+  auto created = co_await controller_.createTopics({.topics = {std::move(topic)}});
+  co_await whenOpened();
+  if (metadata::TopicRef made = image().topic(kOffsetsTopic)) co_return made;  // by us or by another
+  Result<controller::CreatedTopic>& outcome = created.topics.front().result;
+  co_return failure(Error::coordinatorNotAvailable, "{} cannot be created: {}", kOffsetsTopic,
+                    outcome ? "it was deleted at once" : outcome.failure().message);
 }
 
 Co<void> Server::whenOpened() {

@@ -12,6 +12,7 @@
 #include "config/broker_settings.h"
 #include "controller/controller.h"
 #include "controller/metadata_feed.h"
+#include "coordinator/group_coordinator.h"
 #include "kafka/buffer_pool.h"
 #include "kafka/connection.h"
 #include "kafka/fetch_sessions.h"
@@ -32,7 +33,8 @@ struct ServerOptions {
 class Server {
  public:
   Server(Shard& shard, ServerOptions options, controller::MetadataFeed& feed, controller::ControllerClient controller,
-         std::vector<replica::Partitions*> partitions,  // of all shards, by index
+         std::vector<replica::Partitions*> partitions,              // of all shards, by index
+         std::vector<coordinator::GroupCoordinator*> coordinators,  // the same
          metrics::Registry& metrics);
   ~Server() noexcept(false);
   KJ_DISALLOW_COPY(Server);
@@ -55,6 +57,7 @@ class Server {
   const config::BrokerSettings& settings() const { return config_.settings(); }
   replica::Partitions& partitions() { return *partitions_[shard_.index()]; }
   replica::Partitions& partitionsOf(uint32_t shard) { return *partitions_[shard]; }  // for tasks on that shard
+  coordinator::GroupCoordinator& coordinatorOf(uint32_t shard) { return *coordinators_[shard]; }  // likewise
   uint32_t shardOf(const TopicIdPartition& id) const { return replica::shardOf(id, shard_.count()); }
   BufferPool& pool() { return pool_; }
   FetchSessions& fetchSessions() { return fetchSessions_; }
@@ -67,6 +70,9 @@ class Server {
 
   // An idempotent producer's id, out of the block this shard holds.
   Co<Result<ProducerId>> nextProducerId();
+
+  // __consumer_offsets, which the first call makes.
+  Co<Result<metadata::TopicRef>> offsetsTopic();
 
   // Resolves when the partitions of the present image can be used, all shards of this node included; after a moment in
   // any case. So that who was told of a new topic does not meet NOT_LEADER_OR_FOLLOWER at first.
@@ -91,6 +97,7 @@ class Server {
   controller::MetadataFeed& feed_;
   controller::ControllerClient controller_;
   std::vector<replica::Partitions*> partitions_;
+  std::vector<coordinator::GroupCoordinator*> coordinators_;
   config::BrokerConfig config_;
   metrics::Registry& registry_;
   metrics::ShardMetrics& metrics_;

@@ -43,7 +43,8 @@ Result<void> checkHeader(BatchView batch, const ValidationRules& rules) {
   if (fromClient && batch.baseOffset() != Offset(0)) {
     return failure(Error::invalidRecord, "base offset {}, not 0", batch.baseOffset());
   }
-  if (batch.sizeBytes() > rules.batchBytesMax) {
+  // What a coordinator writes in one step stays together, however large.
+  if (fromClient && batch.sizeBytes() > rules.batchBytesMax) {
     return failure(Error::messageTooLarge, "a batch of {} bytes, more than the {} allowed here", batch.sizeBytes(),
                    rules.batchBytesMax);
   }

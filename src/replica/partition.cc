@@ -87,11 +87,12 @@ Error Partition::unserved(LeaderEpoch currentLeaderEpoch) const {
 }
 
 kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
-                                                std::vector<record::RecordError>* recordErrors) {
+                                                std::vector<record::RecordError>* recordErrors,
+                                                storage::Origin origin) {
   // The coroutine outlives this replica's removal: it keeps the object, and after each wait looks at stopped_.
   auto self = shared_from_this();
   auto run = [](std::shared_ptr<Partition> self, MutableBytes batch, Acks acks,
-                std::vector<record::RecordError>* recordErrors) -> Co<Result<Produced>> {
+                std::vector<record::RecordError>* recordErrors, storage::Origin origin) -> Co<Result<Produced>> {
     if (Error error = self->unserved(kNoLeaderEpoch); error != Error::none) {
       if (error == Error::kafkaStorageError) co_return storageFailure(self->offlineReason().value_or(""));
       co_return error;
@@ -100,8 +101,7 @@ kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
       co_return failure(Error::notEnoughReplicas, "{}: {} in-sync replicas, {} needed (min.insync.replicas)",
                         self->name_, self->isr_.size(), self->inSyncNeeded());
     }
-    Result<storage::Appended> appended =
-        co_await self->log_->append({batch, storage::Origin::client, self->leaderEpoch_, recordErrors});
+    Result<storage::Appended> appended = co_await self->log_->append({batch, origin, self->leaderEpoch_, recordErrors});
     if (!appended) co_return appended.failure();
     Produced produced{appended->offsets.first, appended->logAppendTime, self->logStart()};
     if (acks == Acks::none) co_return produced;
@@ -122,9 +122,18 @@ kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
     co_return produced;
   };
   // A rejection is the log going away or offline under the wait: an answer, since the client can do something about it.
-  return run(self, batch, acks, recordErrors).catch_([self](kj::Exception&& exception) -> Result<Produced> {
+  return run(self, batch, acks, recordErrors, origin).catch_([self](kj::Exception&& exception) -> Result<Produced> {
     if (self->stopped_) return *self->stopped_;
     return storageFailure(std::string(exception.getDescription().cStr()));
+  });
+}
+
+kj::Promise<Result<void>> Partition::whenCommitted(Offset end) {
+  if (Error error = unserved(kNoLeaderEpoch); error != Error::none) return Result<void>(error);
+  return whenHighWatermark(end).then([self = shared_from_this()]() -> Result<void> {
+    if (self->stopped_) return *self->stopped_;
+    if (self->offlineReason()) return storageFailure(*self->offlineReason());
+    return {};
   });
 }
 

@@ -128,8 +128,12 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   //   none    once written;   leader  once durable here;   all  once the high watermark has passed it,
   // where durable means synced under durability=fsync and written under page-cache. Errors are Kafka's for Produce.
   // `recordErrors`, if given, lives as long as the batch and gets the records that alone made it be refused.
+  // `origin`: a client, or one of our own coordinators.
   kj::Promise<Result<Produced>> append(MutableBytes batch, Acks acks,
-                                       std::vector<record::RecordError>* recordErrors = nullptr);
+                                       std::vector<record::RecordError>* recordErrors = nullptr,
+                                       storage::Origin origin = storage::Origin::client);
+  // Resolves once the high watermark has reached `end`.
+  kj::Promise<Result<void>> whenCommitted(Offset end);
 
   Fetched fetch(const Fetch& request);
 

@@ -1,6 +1,8 @@
-// FindCoordinator: listed because clients read other abilities out of it. Coordinators do not exist yet, and the answer
-// says so.
+// FindCoordinator: the leader of the partition of __consumer_offsets that keeps a group. The topic is made when it is
+// first asked for. Transactions have no coordinator yet, and the answer says so.
+#include "coordinator/group_coordinator.h"
 #include "kafka/handlers/handlers.h"
+#include "kafka/handlers/lookup.h"
 #include "kafka/server.h"
 #include "wire/find_coordinator_request.h"
 #include "wire/find_coordinator_response.h"
@@ -14,32 +16,63 @@ constexpr int16_t kManyKeysFrom = 4;
 constexpr int16_t kTransactionsFrom = 1;
 constexpr int16_t kShareFrom = 6;
 
+using Found = wire::FindCoordinatorResponse::Coordinator;
+
+Found refused(const Failure& why) {
+  return {.nodeId = -1, .host = "", .port = -1, .errorCode = why.error, .errorMessage = why.message};
+}
+
 Failure absence(const Request& request, int8_t keyType) {
-  bool known = keyType == static_cast<int8_t>(KeyType::group) ||
-               (keyType == static_cast<int8_t>(KeyType::transaction) && request.version >= kTransactionsFrom) ||
-               (keyType == static_cast<int8_t>(KeyType::share) && request.version >= kShareFrom);
-  if (!known) return failure(Error::invalidRequest, "key type {} is not known in version {}", keyType, request.version);
-  return {Error::coordinatorNotAvailable,
-          "this node has no coordinators: consumer groups and transactions are not served"};
+  bool isKnown = (keyType == static_cast<int8_t>(KeyType::transaction) && request.version >= kTransactionsFrom) ||
+                 (keyType == static_cast<int8_t>(KeyType::share) && request.version >= kShareFrom);
+  if (!isKnown) {
+    return failure(Error::invalidRequest, "key type {} is not known in version {}", keyType, request.version);
+  }
+  return {Error::coordinatorNotAvailable, "this node has no coordinators but for groups: transactions are not served"};
+}
+
+Found find(const Request& request, const metadata::Topic& topic, std::string_view group) {
+  Server& server = request.server;
+  int32_t index = coordinator::partitionOf(group, topic.partitionCount());
+  NodeId leader = topic.partition(index)->leader;
+  const metadata::Broker* broker = server.image().broker(leader);
+  std::optional<Server::Endpoint> endpoint;
+  if (broker != nullptr && !broker->fenced) endpoint = server.endpoint(*broker, request.session);
+  if (!endpoint) {
+    return refused(failure(Error::coordinatorNotAvailable, "{}-{} has no leader that this listener reaches",
+                           coordinator::kOffsetsTopic, index));
+  }
+  return {.nodeId = endpoint->node.value(), .host = endpoint->host, .port = endpoint->port};
 }
 
 }  // namespace
 
-wire::FindCoordinatorResponse findCoordinator(Request& request, wire::FindCoordinatorRequest asked) {
-  Failure why = absence(request, asked.keyType);
+Co<wire::FindCoordinatorResponse> findCoordinator(Request& request, wire::FindCoordinatorRequest asked) {
+  bool isOne = request.version < kManyKeysFrom;
+  if (isOne) asked.coordinatorKeys = {asked.key};
+  std::vector<Found> found;
+  if (asked.keyType == static_cast<int8_t>(KeyType::group)) {
+    auto topic = co_await request.server.offsetsTopic();
+    for (const auto& key : asked.coordinatorKeys)
+      found.push_back(topic ? find(request, **topic, key) : refused(topic.failure()));
+  } else {
+    found.assign(asked.coordinatorKeys.size(), refused(absence(request, asked.keyType)));
+  }
+
   wire::FindCoordinatorResponse response;
-  if (request.version < kManyKeysFrom) {
-    response.errorCode = why.error;
-    response.errorMessage = why.message;
-    response.nodeId = -1;
-    response.port = -1;
-    return response;
+  if (isOne) {
+    response.errorCode = found[0].errorCode;
+    response.errorMessage = found[0].errorMessage;
+    response.nodeId = found[0].nodeId;
+    response.host = std::move(found[0].host);
+    response.port = found[0].port;
+    co_return response;
   }
-  for (auto& key : asked.coordinatorKeys) {
-    response.coordinators.push_back(
-        {.key = std::move(key), .nodeId = -1, .port = -1, .errorCode = why.error, .errorMessage = why.message});
+  for (size_t i = 0; i < found.size(); ++i) {
+    found[i].key = std::move(asked.coordinatorKeys[i]);
+    response.coordinators.push_back(std::move(found[i]));
   }
-  return response;
+  co_return response;
 }
 
 }  // namespace mq::kafka

@@ -10,6 +10,8 @@ struct CreatePartitionsRequest;
 struct CreatePartitionsResponse;
 struct CreateTopicsRequest;
 struct CreateTopicsResponse;
+struct DeleteGroupsRequest;
+struct DeleteGroupsResponse;
 struct DeleteRecordsRequest;
 struct DeleteRecordsResponse;
 struct DeleteTopicsRequest;
@@ -18,6 +20,8 @@ struct DescribeClusterRequest;
 struct DescribeClusterResponse;
 struct DescribeConfigsRequest;
 struct DescribeConfigsResponse;
+struct DescribeGroupsRequest;
+struct DescribeGroupsResponse;
 struct DescribeLogDirsRequest;
 struct DescribeLogDirsResponse;
 struct DescribeProducersRequest;
@@ -27,19 +31,35 @@ struct DescribeTopicPartitionsResponse;
 struct FetchRequest;
 struct FindCoordinatorRequest;
 struct FindCoordinatorResponse;
+struct HeartbeatRequest;
+struct HeartbeatResponse;
 struct IncrementalAlterConfigsRequest;
 struct IncrementalAlterConfigsResponse;
 struct InitProducerIdRequest;
 struct InitProducerIdResponse;
+struct JoinGroupRequest;
+struct JoinGroupResponse;
+struct LeaveGroupRequest;
+struct LeaveGroupResponse;
 struct ListConfigResourcesRequest;
 struct ListConfigResourcesResponse;
+struct ListGroupsRequest;
+struct ListGroupsResponse;
 struct ListOffsetsRequest;
 struct ListOffsetsResponse;
 struct MetadataRequest;
 struct MetadataResponse;
+struct OffsetCommitRequest;
+struct OffsetCommitResponse;
+struct OffsetDeleteRequest;
+struct OffsetDeleteResponse;
+struct OffsetFetchRequest;
+struct OffsetFetchResponse;
 struct OffsetForLeaderEpochRequest;
 struct OffsetForLeaderEpochResponse;
 struct ProduceRequest;
+struct SyncGroupRequest;
+struct SyncGroupResponse;
 }  // namespace mq::wire
 
 namespace mq::kafka {
@@ -52,21 +72,31 @@ wire::DescribeClusterResponse describeCluster(Request& request, wire::DescribeCl
 wire::DescribeConfigsResponse describeConfigs(Request& request, wire::DescribeConfigsRequest asked);
 wire::DescribeTopicPartitionsResponse describeTopicPartitions(Request& request,
                                                               wire::DescribeTopicPartitionsRequest asked);
-wire::FindCoordinatorResponse findCoordinator(Request& request, wire::FindCoordinatorRequest asked);
 wire::ListConfigResourcesResponse listConfigResources(Request& request, wire::ListConfigResourcesRequest asked);
 
 Co<wire::AlterConfigsResponse> alterConfigs(Request& request, wire::AlterConfigsRequest asked);
 Co<wire::CreatePartitionsResponse> createPartitions(Request& request, wire::CreatePartitionsRequest asked);
 Co<wire::CreateTopicsResponse> createTopics(Request& request, wire::CreateTopicsRequest asked);
+Co<wire::DeleteGroupsResponse> deleteGroups(Request& request, wire::DeleteGroupsRequest asked);
 Co<wire::DeleteRecordsResponse> deleteRecords(Request& request, wire::DeleteRecordsRequest asked);
 Co<wire::DeleteTopicsResponse> deleteTopics(Request& request, wire::DeleteTopicsRequest asked);
+Co<wire::DescribeGroupsResponse> describeGroups(Request& request, wire::DescribeGroupsRequest asked);
 Co<wire::DescribeLogDirsResponse> describeLogDirs(Request& request, wire::DescribeLogDirsRequest asked);
 Co<wire::DescribeProducersResponse> describeProducers(Request& request, wire::DescribeProducersRequest asked);
+Co<wire::FindCoordinatorResponse> findCoordinator(Request& request, wire::FindCoordinatorRequest asked);
+Co<wire::HeartbeatResponse> heartbeat(Request& request, wire::HeartbeatRequest asked);
 Co<wire::IncrementalAlterConfigsResponse> incrementalAlterConfigs(Request& request,
                                                                   wire::IncrementalAlterConfigsRequest asked);
 Co<wire::InitProducerIdResponse> initProducerId(Request& request, wire::InitProducerIdRequest asked);
+Co<wire::JoinGroupResponse> joinGroup(Request& request, wire::JoinGroupRequest asked);
+Co<wire::LeaveGroupResponse> leaveGroup(Request& request, wire::LeaveGroupRequest asked);
+Co<wire::ListGroupsResponse> listGroups(Request& request, wire::ListGroupsRequest asked);
 Co<wire::ListOffsetsResponse> listOffsets(Request& request, wire::ListOffsetsRequest asked);
 Co<wire::MetadataResponse> metadata(Request& request, wire::MetadataRequest asked);
+Co<wire::OffsetCommitResponse> offsetCommit(Request& request, wire::OffsetCommitRequest asked);
+Co<wire::OffsetDeleteResponse> offsetDelete(Request& request, wire::OffsetDeleteRequest asked);
+Co<wire::OffsetFetchResponse> offsetFetch(Request& request, wire::OffsetFetchRequest asked);
 Co<wire::OffsetForLeaderEpochResponse> offsetForLeaderEpoch(Request& request, wire::OffsetForLeaderEpochRequest asked);
+Co<wire::SyncGroupResponse> syncGroup(Request& request, wire::SyncGroupRequest asked);
 
 }  // namespace mq::kafka

@@ -18,6 +18,7 @@ namespace {
 constexpr int16_t kZstdFrom = 7;  // earlier clients cannot read it (KIP-110)
 
 constexpr int16_t kCurrentLeaderFrom = 10;
+constexpr std::string_view kAdministrator = "__admin_client";  // as in Kafka: who repairs coordinator state by hand
 
 struct Outcome {
   std::optional<Result<replica::Produced>> result;
@@ -179,6 +180,10 @@ kj::Promise<Response> produce(Request& request, wire::ProduceRequest asked) {
       auto found = locate(known.get(), part.index, byId ? Error::unknownTopicId : Error::unknownTopicOrPartition);
       if (found.error != Error::none) {
         fill(into, found.error);
+        continue;
+      }
+      if (known && isInternal(known->name) && request.session.clientId != kAdministrator) {
+        fill(into, {Error::invalidTopicException, "the records of this topic are the coordinators' own"});
         continue;
       }
       Bytes view = part.records ? part.records->view() : Bytes();

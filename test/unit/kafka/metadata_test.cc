@@ -1,4 +1,4 @@
-// ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator.
+// ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,8 +12,6 @@
 #include "wire/describe_cluster_response.h"
 #include "wire/describe_topic_partitions_request.h"
 #include "wire/describe_topic_partitions_response.h"
-#include "wire/find_coordinator_request.h"
-#include "wire/find_coordinator_response.h"
 #include "wire/metadata_request.h"
 #include "wire/metadata_response.h"
 
@@ -219,22 +217,6 @@ TEST_CASE("DescribeCluster: brokers, but no controllers on a broker's listener")
   }
   CHECK(client.call(wire::DescribeClusterRequest{.endpointType = 2}, 1).errorCode == Error::mismatchedEndpointType);
   CHECK(client.call(wire::DescribeClusterRequest{.endpointType = 9}, 1).errorCode == Error::unsupportedEndpointType);
-}
-
-TEST_CASE("FindCoordinator: says that there is none") {
-  Client client(sharedServer());
-  auto one = client.call(wire::FindCoordinatorRequest{.key = "g"}, 0);
-  CHECK(one.errorCode == Error::coordinatorNotAvailable);
-  CHECK(one.nodeId == -1);
-  auto many = client.call(wire::FindCoordinatorRequest{.coordinatorKeys = {"g", "h"}}, 4);
-  REQUIRE(many.coordinators.size() == 2);
-  CHECK(many.coordinators[1].key == "h");
-  CHECK(many.coordinators[1].errorCode == Error::coordinatorNotAvailable);
-  CHECK(many.coordinators[1].errorMessage->find("not served") != std::string::npos);
-  CHECK(client.call(wire::FindCoordinatorRequest{.keyType = 9, .coordinatorKeys = {"g"}}, 4)
-            .coordinators.at(0)
-            .errorCode == Error::invalidRequest);
-  CHECK(client.call(wire::FindCoordinatorRequest{}, 4).coordinators.empty());
 }
 
 }  // namespace

@@ -16,6 +16,10 @@
 #include "broker/node.h"
 #include "runtime/logger.h"
 #include "runtime/uv/node.h"
+#include "wire/find_coordinator_request.h"
+#include "wire/find_coordinator_response.h"
+#include "wire/offset_fetch_request.h"
+#include "wire/offset_fetch_response.h"
 
 namespace mq::kafka::test {
 
@@ -179,5 +183,17 @@ bool Client::closes(Duration within) {
 }
 
 bool Client::silentFor(Duration time) { return !readable(time); }
+
+void awaitCoordinator(Client& client, const std::string& group) {
+  for (int i = 0; i < 500; ++i) {
+    auto found = client.call(wire::FindCoordinatorRequest{.key = group}, 1);
+    REQUIRE(found.errorCode == Error::none);
+    auto fetched = client.call(wire::OffsetFetchRequest{.groupId = group, .topics = std::nullopt}, 2);
+    if (fetched.errorCode == Error::none) return;
+    REQUIRE((fetched.errorCode == Error::coordinatorLoadInProgress || fetched.errorCode == Error::notCoordinator));
+    std::this_thread::sleep_for(10ms);
+  }
+  FAIL("the coordinator does not come up");
+}
 
 }  // namespace mq::kafka::test

@@ -96,4 +96,7 @@ class Client {
   std::vector<Buffer> kept_;
 };
 
+// The coordinator's partitions are made and read at the first use; until then it says so.
+void awaitCoordinator(Client& client, const std::string& group);
+
 }  // namespace mq::kafka::test

@@ -1,0 +1,398 @@
+#include "coordinator/groups.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "coordinator/records.h"
+
+namespace mq::coordinator {
+namespace {
+
+constexpr int64_t kNoOffset = -1;
+
+bool sameState(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    return lower(x) == lower(y);
+  });
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view word) {
+  return std::any_of(list.begin(), list.end(), [&](const std::string& item) { return sameState(item, word); });
+}
+
+}  // namespace
+
+Groups::Group* Groups::find(const std::string& id) {
+  auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+Groups::Group& Groups::findOrMake(const std::string& id) {
+  return groups_.try_emplace(id, id, settings_).first->second;
+}
+
+void Groups::settle(const std::string& id, Effects& effects) {
+  auto found = groups_.find(id);
+  if (found == groups_.end()) return;
+  Group& group = found->second;
+  effects.after = std::max(effects.after, group.written);
+  if (group.classic->isUnused() && group.offsets.empty() && effects.records.empty()) return drop(found);
+  std::optional<Instant> next = group.classic->deadline();
+  if (!next || (group.wake && *group.wake <= *next)) return;  // being woken too early costs little
+  if (group.wake) wakes_.erase({*group.wake, id});
+  group.wake = next;
+  wakes_.emplace(*next, id);
+}
+
+void Groups::drop(std::map<std::string, Group>::iterator at) {
+  if (at->second.wake) wakes_.erase({*at->second.wake, at->first});
+  groups_.erase(at);
+}
+
+// --- members
+
+void Groups::join(const Caller& caller, wire::JoinGroupRequest asked, const Now& now,
+                  Answer<wire::JoinGroupResponse> answer, Effects& effects) {
+  Duration session = std::chrono::milliseconds(asked.sessionTimeoutMs);
+  if (session < settings_.sessionMin || session > settings_.sessionMax)
+    return effects.answer(std::move(answer), Error::invalidSessionTimeout);
+  if (!asked.memberId.empty() && find(asked.groupId) == nullptr)
+    return effects.answer(std::move(answer), Error::unknownMemberId);
+  std::string id = asked.groupId;
+  ClassicGroup& group = *findOrMake(id).classic;
+  int32_t generation = group.generation();
+  bool wasRebalancing = group.state() == ClassicGroup::State::preparingRebalance;
+  group.join(caller, std::move(asked), now, std::move(answer), effects);
+  if (!wasRebalancing && (group.state() == ClassicGroup::State::preparingRebalance || group.generation() != generation))
+    ++counters_.rebalances;
+  settle(id, effects);
+}
+
+void Groups::sync(wire::SyncGroupRequest asked, const Now& now, Answer<wire::SyncGroupResponse> answer,
+                  Effects& effects) {
+  Group* group = find(asked.groupId);
+  if (group == nullptr) return effects.answer(std::move(answer), Error::unknownMemberId);
+  std::string id = asked.groupId;
+  group->classic->sync(std::move(asked), now, std::move(answer), effects);
+  settle(id, effects);
+}
+
+void Groups::heartbeat(const std::string& id, const std::string& member, const std::optional<std::string>& instance,
+                       int32_t generation, const Now& now, Answer<Left> answer, Effects& effects) {
+  Group* group = find(id);
+  Error error =
+      group == nullptr ? Error::unknownMemberId : group->classic->heartbeat(member, instance, generation, now);
+  effects.answer(std::move(answer), error == Error::none ? Result<Left>() : Result<Left>(error));
+  settle(id, effects);
+}
+
+void Groups::leave(const std::string& id, const MemberIdentities& members, const Now& now,
+                   Answer<wire::LeaveGroupResponse> answer, Effects& effects) {
+  Group* group = find(id);
+  wire::LeaveGroupResponse response;
+  for (const auto& member : members) {
+    if (group != nullptr) {
+      response.members.push_back(group->classic->leave(member, now, effects));
+    } else {
+      response.members.push_back({.memberId = member.memberId,
+                                  .groupInstanceId = member.groupInstanceId,
+                                  .errorCode = Error::unknownMemberId});
+    }
+  }
+  effects.answer(std::move(answer), std::move(response));
+  settle(id, effects);
+}
+
+// --- offsets
+
+void Groups::commit(wire::OffsetCommitRequest asked, const Now& now, Answer<wire::OffsetCommitResponse> answer,
+                    Effects& effects) {
+  const std::string id = asked.groupId;
+  const int32_t generation = asked.generationIdOrMemberEpoch;
+  Group* group = find(id);
+  if (group == nullptr && generation >= 0) return effects.answer(std::move(answer), Error::illegalGeneration);
+  if (group == nullptr) group = &findOrMake(id);
+  Error error = group->classic->admitCommit(asked.memberId, asked.groupInstanceId, generation, now);
+  if (error != Error::none) {
+    effects.answer(std::move(answer), error);
+    return settle(id, effects);
+  }
+  wire::OffsetCommitResponse response;
+  for (auto& topic : asked.topics) {
+    auto& told = response.topics.emplace_back();
+    told.name = topic.name;
+    told.topicId = topic.topicId;
+    for (auto& partition : topic.partitions) {
+      auto& outcome = told.partitions.emplace_back();
+      outcome.partitionIndex = partition.partitionIndex;
+      std::string metadata = std::move(partition.committedMetadata).value_or("");
+      if (metadata.size() > static_cast<size_t>(settings_.metadataBytesMax)) {
+        outcome.errorCode = Error::offsetMetadataTooLarge;
+        continue;
+      }
+      wire::OffsetCommitValue value;
+      value.offset = partition.committedOffset;
+      value.leaderEpoch = partition.committedLeaderEpoch;
+      value.metadata = std::move(metadata);
+      value.commitTimestamp = now.wall.value();
+      if (asked.retentionTimeMs >= 0) value.expireTimestamp = now.wall.value() + asked.retentionTimeMs;
+      value.topicId = topic.topicId;
+      effects.records.push_back(offsetRecord({id, topic.name, partition.partitionIndex}, value));
+      ++counters_.commits;
+    }
+  }
+  effects.answer(std::move(answer), std::move(response));
+  settle(id, effects);
+}
+
+void Groups::fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup> answer, Effects& effects) {
+  FetchedGroup fetched;
+  fetched.groupId = asked.groupId;
+  Group* group = find(asked.groupId);
+  // An offset of another topic that had the name before is none.
+  auto isCurrent = [&](std::string_view name, const CommittedOffsets::Topic& topic) {
+    auto known = now.image.topic(name);
+    return topic.id.isZero() || known == nullptr || known->id == topic.id;
+  };
+  auto tell = [](wire::OffsetFetchResponse::OffsetFetchResponseTopics& into, int32_t partition,
+                 const CommittedOffsets::Entry* entry) {
+    auto& told = into.partitions.emplace_back();
+    told.partitionIndex = partition;
+    told.committedOffset = entry == nullptr ? kNoOffset : entry->offset.value();
+    if (entry != nullptr) told.committedLeaderEpoch = entry->leaderEpoch.value();
+    told.metadata = entry == nullptr ? std::string() : std::string(entry->metadataText());
+  };
+  if (asked.topics) {
+    for (const auto& topic : *asked.topics) {
+      auto& told = fetched.topics.emplace_back();
+      told.name = topic.name;
+      told.topicId = topic.topicId;
+      const CommittedOffsets::Topic* committed = nullptr;
+      if (group != nullptr) {
+        auto found = group->offsets.topics().find(topic.name);
+        if (found != group->offsets.topics().end() && isCurrent(topic.name, found->second)) committed = &found->second;
+      }
+      for (int32_t partition : topic.partitionIndexes)
+        tell(told, partition, committed ? group->offsets.find(topic.name, partition) : nullptr);
+    }
+  } else if (group != nullptr) {
+    for (const auto& [name, topic] : group->offsets.topics()) {
+      if (!isCurrent(name, topic)) continue;
+      auto& told = fetched.topics.emplace_back();
+      told.name = name;
+      told.topicId = topic.id;
+      for (const auto& entry : topic.entries) tell(told, entry.partition, &entry);
+    }
+  }
+  effects.answer(std::move(answer), std::move(fetched));
+  settle(asked.groupId, effects);
+}
+
+void Groups::deleteOffsets(const wire::OffsetDeleteRequest& asked, Answer<wire::OffsetDeleteResponse> answer,
+                           Effects& effects) {
+  Group* group = find(asked.groupId);
+  if (group == nullptr) return effects.answer(std::move(answer), Error::groupIdNotFound);
+  if (!group->classic->isEmpty() && group->classic->protocolType() != "consumer")
+    return effects.answer(std::move(answer), Error::nonEmptyGroup);
+  wire::OffsetDeleteResponse response;
+  for (const auto& topic : asked.topics) {
+    auto& told = response.topics.emplace_back();
+    told.name = topic.name;
+    bool isSubscribed = group->classic->subscribes(topic.name);
+    for (const auto& partition : topic.partitions) {
+      auto& outcome = told.partitions.emplace_back();
+      outcome.partitionIndex = partition.partitionIndex;
+      if (isSubscribed) {
+        outcome.errorCode = Error::groupSubscribedToTopic;
+      } else if (group->offsets.find(topic.name, partition.partitionIndex) != nullptr) {
+        effects.records.push_back(offsetTombstone({asked.groupId, topic.name, partition.partitionIndex}));
+      }
+    }
+  }
+  effects.answer(std::move(answer), std::move(response));
+  settle(asked.groupId, effects);
+}
+
+// --- administration
+
+void Groups::list(const wire::ListGroupsRequest& filter,
+                  Answer<std::vector<wire::ListGroupsResponse::ListedGroup>> answer, Effects& effects) {
+  constexpr std::string_view kType = "classic";
+  std::vector<wire::ListGroupsResponse::ListedGroup> listed;
+  for (const auto& [id, group] : groups_) {
+    std::string_view state = ClassicGroup::nameOf(group.classic->state());
+    if (!filter.statesFilter.empty() && !contains(filter.statesFilter, state)) continue;
+    if (!filter.typesFilter.empty() && !contains(filter.typesFilter, kType)) continue;
+    listed.push_back({.groupId = id,
+                      .protocolType = group.classic->protocolType(),
+                      .groupState = std::string(state),
+                      .groupType = std::string(kType)});
+    effects.after = std::max(effects.after, group.written);
+  }
+  effects.answer(std::move(answer), std::move(listed));
+}
+
+void Groups::describe(const std::string& id, Answer<wire::DescribeGroupsResponse::DescribedGroup> answer,
+                      Effects& effects) {
+  using Response = Result<wire::DescribeGroupsResponse::DescribedGroup>;
+  Group* group = find(id);
+  effects.answer(std::move(answer), group == nullptr ? Error::groupIdNotFound : Response(group->classic->describe()));
+  settle(id, effects);
+}
+
+void Groups::deleteGroup(const std::string& id, Answer<Left> answer, Effects& effects) {
+  Group* group = find(id);
+  if (group == nullptr) return effects.answer(std::move(answer), Error::groupIdNotFound);
+  if (!group->classic->isEmpty()) return effects.answer(std::move(answer), Error::nonEmptyGroup);
+  for (const auto& [name, topic] : group->offsets.topics()) {
+    for (const auto& entry : topic.entries) effects.records.push_back(offsetTombstone({id, name, entry.partition}));
+  }
+  if (group->classic->isRecorded()) effects.records.push_back(groupTombstone(id));
+  effects.answer(std::move(answer), Result<Left>());
+  effects.after = group->written;
+}
+
+const std::deque<Rebalance>* Groups::history(const std::string& id) {
+  Group* group = find(id);
+  return group == nullptr ? nullptr : &group->classic->history();
+}
+
+// --- log
+
+void Groups::apply(Bytes key, std::optional<Bytes> value, Revision revision) {
+  auto read = readGroupKey(key);
+  if (!read) {
+    ++counters_.unknown;
+  } else if (auto* offset = std::get_if<OffsetKey>(&*read)) {
+    applyOffset(*offset, value, revision);
+  } else if (auto* group = std::get_if<GroupKey>(&*read)) {
+    applyGroup(group->group, value, revision);
+  } else {
+    ++counters_.unknown;
+  }
+}
+
+void Groups::applyOffset(const OffsetKey& key, std::optional<Bytes> value, Revision revision) {
+  if (!value) {
+    auto found = groups_.find(key.group);
+    if (found == groups_.end()) return;
+    Group& group = found->second;
+    if (group.offsets.find(key.topic, key.partition) != nullptr) --offsets_;
+    group.offsets.remove(key.topic, key.partition);
+    group.written = revision;
+    if (group.offsets.empty() && group.classic->isUnused()) drop(found);
+    return;
+  }
+  auto read = readOffset(*value);
+  if (!read) {
+    ++counters_.unknown;
+    return;
+  }
+  Group& group = findOrMake(key.group);
+  if (group.offsets.find(key.topic, key.partition) == nullptr) ++offsets_;
+  group.offsets.set(key.topic, read->topicId, key.partition,
+                    {.offset = Offset(read->offset),
+                     .leaderEpoch = LeaderEpoch(read->leaderEpoch),
+                     .committed = WallMs(read->commitTimestamp),
+                     .expires = WallMs(read->expireTimestamp),
+                     .metadata = std::move(read->metadata)});
+  group.written = revision;
+}
+
+void Groups::applyGroup(const std::string& id, std::optional<Bytes> value, Revision revision) {
+  if (!value) {
+    auto found = groups_.find(id);
+    if (found == groups_.end()) return;
+    if (found->second.offsets.empty()) return drop(found);
+    found->second.classic.emplace(id, settings_);
+    found->second.written = revision;
+    return;
+  }
+  if (isLoaded_) {  // the group has been like this since it wrote the record
+    if (Group* group = find(id)) group->written = revision;
+    return;
+  }
+  auto read = readGroup(*value);
+  if (!read) {
+    ++counters_.unknown;
+    return;
+  }
+  findOrMake(id).classic.emplace(id, settings_, *read);
+}
+
+void Groups::loaded(const Now& now) {
+  isLoaded_ = true;
+  nextSweep_ = now.instant + settings_.offsetsCheckEvery;
+  for (auto& [id, group] : groups_) {
+    group.classic->restart(now);
+    group.wake = group.classic->deadline();
+    if (group.wake) wakes_.emplace(*group.wake, id);
+  }
+  // What was deleted while nobody was here is found by the first sweep.
+  for (const auto& [id, group] : groups_) {
+    for (const auto& [name, topic] : group.offsets.topics()) {
+      if (!topic.id.isZero() && now.image.wasDeleted(topic.id)) nextSweep_ = now.instant;
+    }
+  }
+}
+
+// --- time
+
+std::optional<Instant> Groups::deadline() const {
+  if (wakes_.empty()) return groups_.empty() ? std::nullopt : nextSweep_;
+  return nextSweep_ ? std::min(*nextSweep_, wakes_.begin()->first) : wakes_.begin()->first;
+}
+
+void Groups::expire(const Now& now, Effects& effects) {
+  // One group at a time, so that a step's batch and its time stay small.
+  if (!wakes_.empty() && wakes_.begin()->first <= now.instant) {
+    std::string id = wakes_.begin()->second;
+    wakes_.erase(wakes_.begin());
+    Group& group = groups_.at(id);
+    group.wake.reset();
+    bool wasRebalancing = group.classic->state() == ClassicGroup::State::preparingRebalance;
+    group.classic->expire(now, effects);
+    if (!wasRebalancing && group.classic->state() == ClassicGroup::State::preparingRebalance) ++counters_.rebalances;
+    return settle(id, effects);
+  }
+  if (!nextSweep_ || *nextSweep_ > now.instant) return;
+  auto next = sweepAfter_.empty() ? groups_.begin() : groups_.upper_bound(sweepAfter_);
+  for (; next != groups_.end() && effects.records.empty(); ++next) {
+    sweepAfter_ = next->first;
+    sweep(next->first, next->second, now, effects);
+  }
+  if (next != groups_.end()) return;
+  sweepAfter_.clear();
+  nextSweep_ = now.instant + settings_.offsetsCheckEvery;
+}
+
+// Offsets go when their topic is gone, and with the group when that has been empty for offsets.retention.minutes
+// (KIP-211): of a simple consumer, which is never in a group, each one that long after it was committed. Never while
+// the group has members.
+void Groups::sweep(const std::string& id, Group& group, const Now& now, Effects& effects) {
+  const ClassicGroup& classic = *group.classic;
+  const int64_t retention = settings_.offsetsRetention / 1ms;
+  const bool isSimple = classic.protocolType().empty();
+  size_t kept = 0;
+  for (const auto& [name, topic] : group.offsets.topics()) {
+    bool isGone = !topic.id.isZero() && now.image.wasDeleted(topic.id);
+    for (const auto& entry : topic.entries) {
+      WallMs from = isSimple || classic.stateSince().value() < 0 ? entry.committed : classic.stateSince();
+      bool isOld = entry.expires.value() >= 0 ? now.wall >= entry.expires : now.wall - from >= retention;
+      if (isGone || (classic.isEmpty() && isOld)) {
+        effects.records.push_back(offsetTombstone({id, name, entry.partition}));
+        ++counters_.expired;
+      } else {
+        ++kept;
+      }
+    }
+  }
+  bool isOver = classic.isEmpty() && kept == 0 && now.wall - classic.stateSince() >= retention;
+  if (isOver && classic.isRecorded()) effects.records.push_back(groupTombstone(id));
+  if (effects.records.empty()) return;
+  effects.notes.push_back({"offsets-expired", fmt::format("{}: {} of {} records removed", id, effects.records.size(),
+                                                          effects.records.size() + kept)});
+}
+
+}  // namespace mq::coordinator

@@ -1,0 +1,107 @@
+// Groups: all groups of one partition of __consumer_offsets: who is in them and what they have committed. A pure state
+// machine; the runtime gives it time and the log.
+//
+// An answer is the protocol's response, or one error for the whole request, which the handler puts into the response's
+// form. Requests about several groups are asked one group at a time.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/classic_group.h"
+#include "coordinator/committed_offsets.h"
+#include "coordinator/state_machine.h"
+#include "wire/describe_groups_response.h"
+#include "wire/list_groups_request.h"
+#include "wire/list_groups_response.h"
+#include "wire/offset_commit_request.h"
+#include "wire/offset_commit_response.h"
+#include "wire/offset_delete_request.h"
+#include "wire/offset_delete_response.h"
+#include "wire/offset_fetch_request.h"
+#include "wire/offset_fetch_response.h"
+
+namespace mq::coordinator {
+
+struct Left {};  // the answer of what only succeeds or fails
+
+class Groups final : public StateMachine {
+ public:
+  // Counts what happened, for the metrics; lives longer than the machine.
+  struct Counters {
+    uint64_t rebalances = 0;
+    uint64_t commits = 0;  // offsets
+    uint64_t expired = 0;  // offsets
+    uint64_t unknown = 0;  // records of the log that were skipped
+  };
+
+  Groups(const GroupSettings& settings, Counters& counters) : settings_(settings), counters_(counters) {}
+
+  void join(const Caller& caller, wire::JoinGroupRequest asked, const Now& now, Answer<wire::JoinGroupResponse> answer,
+            Effects& effects);
+  void sync(wire::SyncGroupRequest asked, const Now& now, Answer<wire::SyncGroupResponse> answer, Effects& effects);
+  void heartbeat(const std::string& group, const std::string& member, const std::optional<std::string>& instance,
+                 int32_t generation, const Now& now, Answer<Left> answer, Effects& effects);
+  using MemberIdentities = std::vector<wire::LeaveGroupRequest::MemberIdentity>;
+  void leave(const std::string& group, const MemberIdentities& members, const Now& now,
+             Answer<wire::LeaveGroupResponse> answer, Effects& effects);
+
+  // The topics of a commit carry names and, where known, ids; the handler has seen to both. Partitions it has refused
+  // already are not in it.
+  void commit(wire::OffsetCommitRequest asked, const Now& now, Answer<wire::OffsetCommitResponse> answer,
+              Effects& effects);
+  using FetchGroup = wire::OffsetFetchRequest::OffsetFetchRequestGroup;
+  using FetchedGroup = wire::OffsetFetchResponse::OffsetFetchResponseGroup;
+  void fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup> answer, Effects& effects);
+  void deleteOffsets(const wire::OffsetDeleteRequest& asked, Answer<wire::OffsetDeleteResponse> answer,
+                     Effects& effects);
+
+  void list(const wire::ListGroupsRequest& filter, Answer<std::vector<wire::ListGroupsResponse::ListedGroup>> answer,
+            Effects& effects);
+  void describe(const std::string& group, Answer<wire::DescribeGroupsResponse::DescribedGroup> answer,
+                Effects& effects);
+  void deleteGroup(const std::string& group, Answer<Left> answer, Effects& effects);
+
+  // Topics were deleted: what was committed for them goes soon.
+  void sweepSoon(const Now& now) { nextSweep_ = now.instant; }
+
+  const std::deque<Rebalance>* history(const std::string& group);  // null: no such group
+  size_t groupCount() const { return groups_.size(); }
+  size_t offsetCount() const { return offsets_; }
+
+  void apply(Bytes key, std::optional<Bytes> value, Revision revision) override;
+  void loaded(const Now& now) override;
+  std::optional<Instant> deadline() const override;
+  void expire(const Now& now, Effects& effects) override;
+
+ private:
+  struct Group {
+    Group(const std::string& id, const GroupSettings& settings) : classic(std::in_place, id, settings) {}
+    std::optional<ClassicGroup> classic;
+    CommittedOffsets offsets;
+    Revision written = 0;         // of its latest record
+    std::optional<Instant> wake;  // its entry in wakes_
+  };
+
+  Group* find(const std::string& id);
+  Group& findOrMake(const std::string& id);
+  void applyOffset(const struct OffsetKey& key, std::optional<Bytes> value, Revision revision);
+  void applyGroup(const std::string& id, std::optional<Bytes> value, Revision revision);
+  // After a step on the group: when it wants to be woken, or that it is no more.
+  void settle(const std::string& id, Effects& effects);
+  void drop(std::map<std::string, Group>::iterator at);
+  void sweep(const std::string& id, Group& group, const Now& now, Effects& effects);
+
+  const GroupSettings& settings_;
+  Counters& counters_;
+  size_t offsets_ = 0;
+  std::map<std::string, Group> groups_;
+  std::set<std::pair<Instant, std::string>> wakes_;
+  bool isLoaded_ = false;
+  std::optional<Instant> nextSweep_;  // of offsets that have expired or whose topic is gone
+  std::string sweepAfter_;            // the last group that this sweep has seen
+};
+
+}  // namespace mq::coordinator

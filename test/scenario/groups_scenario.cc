@@ -1,0 +1,531 @@
+// Scenarios of consumer groups: each command is one step of the Groups machine; its records are printed and applied,
+// its answers printed as they leave. Nothing waits for a disk here: the runtime's part is tested with real nodes.
+//
+//   settings KEY=MS|N ...              initial-delay, session-min, session-max, retention, check, max-size,
+//   metadata-max topic NAME | drop NAME             in the image; made anew it has another id join GROUP WHO [id=M]
+//   [instance=I] [session=MS] [rebalance=MS] [type=T] [v=N] [reason=R] PROTOCOL=DATA ... sync GROUP WHO [id=M]
+//   [instance=I] [gen=N] [type=T] [protocol=P] [M=ASSIGNMENT ...] beat GROUP WHO [id=M] [instance=I] [gen=N] leave
+//   GROUP [id=M] [instance=I] [; ...] commit GROUP [id=M] [instance=I] [gen=N] [retention=MS]
+//   TOPIC-PARTITION=OFFSET[@EPOCH][:METADATA] ... fetch GROUP [TOPIC-PARTITION ...]  without any: all forget GROUP
+//   TOPIC-PARTITION ...   OffsetDelete list [state=S] [type=T] | describe GROUP | delete GROUP | history GROUP pass MS
+//   time passes, in the steps that the machine asks for restart                            the machine is thrown away
+//   and made anew from what was written log                                the records as a compacted log holds them
+//
+// WHO names the client; its member id is printed as @WHO (@WHO2 the second one it gets) and is what id= takes.
+// Without id= a client sends the id it was last given; id=- sends none.
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <iostream>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "base/check.h"
+#include "coordinator/group_coordinator.h"
+#include "coordinator/records.h"
+#include "metadata/record.h"
+#include "scenario.h"
+#include "wire/codec.h"
+
+namespace mq::coordinator {
+namespace {
+
+using Words = std::vector<std::string>;
+
+int64_t numberOf(std::string_view text) {
+  int64_t number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  MQ_CHECK(error == std::errc() && end == text.data() + text.size(), text);
+  return number;
+}
+
+Duration durationOf(std::string_view text) { return std::chrono::milliseconds(numberOf(text)); }
+
+// KEY=VALUE words of a command; what has no '=' is positional.
+struct Command {
+  std::string verb;
+  Words plain;
+  std::vector<std::pair<std::string, std::string>> options;
+
+  explicit Command(const std::string& line) {
+    std::istringstream in(line);
+    in >> verb;
+    for (std::string word; in >> word;) {
+      size_t at = word.find('=');
+      if (at == word.npos)
+        plain.push_back(word);
+      else
+        options.emplace_back(word.substr(0, at), word.substr(at + 1));
+    }
+  }
+  std::optional<std::string> take(std::string_view name) {
+    for (auto at = options.begin(); at != options.end(); ++at) {
+      if (at->first != name) continue;
+      std::string value = at->second;
+      options.erase(at);
+      return value;
+    }
+    return std::nullopt;
+  }
+  std::string word(size_t index) const {
+    MQ_CHECK(index < plain.size(), verb);
+    return plain[index];
+  }
+};
+
+struct TopicWord {
+  std::string topic;
+  int32_t partition;
+};
+TopicWord topicOf(std::string_view word) {
+  size_t dash = word.rfind('-');
+  MQ_CHECK(dash != word.npos, word);
+  return {std::string(word.substr(0, dash)), static_cast<int32_t>(numberOf(word.substr(dash + 1)))};
+}
+
+std::string text(Bytes bytes) { return std::string(asText(bytes)); }
+
+class GroupsWorld {
+ public:
+  GroupsWorld() {
+    make();
+    groups_->loaded(now());
+  }
+
+  std::string step(const std::string& commands) {
+    out_.clear();
+    std::istringstream in(commands);
+    for (std::string line; std::getline(in, line);) run(line);
+    return out_;
+  }
+
+ private:
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+    out_ += '\n';
+  }
+
+  void make() { groups_ = std::make_unique<Groups>(settings_, counters_); }
+
+  Now now() { return {instant_, WallMs(1'000'000 + (instant_.time_since_epoch() / 1ms)), random_, *image_}; }
+
+  // Ids are random; scenarios name them by who got them.
+  std::string named(std::string in) {
+    static const std::regex made("([a-z0-9]+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
+    for (auto at = std::sregex_iterator(in.begin(), in.end(), made); at != std::sregex_iterator(); ++at)
+      name((*at)[1], (*at)[0]);
+    for (const auto& [id, name] : names_)
+      for (size_t at; (at = in.find(id)) != in.npos;) in.replace(at, id.size(), name);
+    return in;
+  }
+  std::string idOf(const std::string& name) const {
+    for (const auto& [id, called] : names_)
+      if (called == name) return id;
+    return name;  // one that nobody was given
+  }
+  void learn(const std::string& who, const std::string& id) {
+    if (id.empty()) return;
+    last_[who] = id;
+    name(who, id);
+  }
+  void name(const std::string& who, const std::string& id) {
+    if (names_.contains(id)) return;
+    int count = ++given_[who];
+    names_[id] = count == 1 ? "@" + who : fmt::format("@{}{}", who, count);
+  }
+  std::string memberOf(Command& command, const std::string& who) {
+    if (auto id = command.take("id")) return *id == "-" ? "" : idOf(*id);
+    auto known = last_.find(who);
+    return known == last_.end() ? "" : known->second;
+  }
+
+  void perform(Effects&& effects) {
+    for (const auto& note : effects.notes) print("note {}: {}", note.event, named(note.text));
+    for (const LogRecord& record : effects.records) {
+      print("wrote {}", named(describe(record)));
+      log_[text(record.key)] = record;
+      std::optional<Bytes> value;
+      if (record.value) value = Bytes(*record.value);
+      groups_->apply(record.key, value, ++revision_);
+    }
+    for (auto& answer : effects.answers) answer();
+  }
+
+  template <class Ask>
+  void ask(Ask ask) {
+    Effects effects;
+    ask(effects);
+    perform(std::move(effects));
+  }
+
+  static std::string describe(const LogRecord& record) {
+    auto key = readGroupKey(record.key);
+    MQ_CHECK(key.has_value(), "key");
+    if (auto* offset = std::get_if<OffsetKey>(&*key)) {
+      std::string name = fmt::format("offset {} {}-{}", offset->group, offset->topic, offset->partition);
+      if (!record.value) return name + " deleted";
+      auto value = readOffset(*record.value);
+      return fmt::format("{}: {} epoch {} \"{}\"{}", name, value->offset, value->leaderEpoch, value->metadata,
+                         value->expireTimestamp >= 0 ? " expires" : "");
+    }
+    const auto& group = std::get<GroupKey>(*key);
+    if (!record.value) return fmt::format("group {} deleted", group.group);
+    auto value = readGroup(*record.value);
+    std::string line =
+        fmt::format("group {}: generation {} type \"{}\" protocol {} leader {}", group.group, value->generation,
+                    value->protocolType, value->protocol.value_or("none"), value->leader.value_or("none"));
+    for (const auto& member : value->members) {
+      line += fmt::format(", {}{} reads \"{}\" gets \"{}\"", member.memberId,
+                          member.groupInstanceId ? "/" + *member.groupInstanceId : "", text(member.subscription),
+                          text(member.assignment));
+    }
+    return line;
+  }
+
+  void run(const std::string& line) {
+    Command command(line);
+    const std::string& verb = command.verb;
+    if (verb == "settings") return set(command);
+    if (verb == "topic") return addTopic(command.word(0));
+    if (verb == "drop") return dropTopic(command.word(0));
+    if (verb == "join") return join(command);
+    if (verb == "sync") return sync(command);
+    if (verb == "beat") return beat(command);
+    if (verb == "leave") return leave(line.substr(6));
+    if (verb == "commit") return commit(command);
+    if (verb == "fetch") return fetch(command);
+    if (verb == "forget") return forget(command);
+    if (verb == "list") return list(command);
+    if (verb == "describe") return describeGroup(command.word(0));
+    if (verb == "delete") return deleteGroup(command.word(0));
+    if (verb == "history") return history(command.word(0));
+    if (verb == "pass") return pass(durationOf(command.word(0)));
+    if (verb == "restart") return restart();
+    if (verb == "log") {
+      for (const auto& [key, record] : log_)
+        if (record.value) print("{}", named(describe(record)));
+      return;
+    }
+    MQ_CHECK(false, verb);
+  }
+
+  void set(Command& command) {
+    for (const auto& [name, value] : command.options) {
+      if (name == "initial-delay")
+        settings_.initialDelay = durationOf(value);
+      else if (name == "session-min")
+        settings_.sessionMin = durationOf(value);
+      else if (name == "session-max")
+        settings_.sessionMax = durationOf(value);
+      else if (name == "retention")
+        settings_.offsetsRetention = durationOf(value);
+      else if (name == "check")
+        settings_.offsetsCheckEvery = durationOf(value);
+      else if (name == "max-size")
+        settings_.sizeMax = static_cast<int32_t>(numberOf(value));
+      else if (name == "metadata-max")
+        settings_.metadataBytesMax = static_cast<int32_t>(numberOf(value));
+      else
+        MQ_CHECK(false, name);
+    }
+  }
+
+  void change(metadata::Record record) {
+    std::vector<metadata::Record> records;
+    records.push_back(std::move(record));
+    ++entry_;
+    image_ = metadata::apply(image_, records, entry_, 1).image;
+  }
+
+  void addTopic(const std::string& name);
+  void dropTopic(const std::string& name);
+
+  void join(Command& command) {
+    wire::JoinGroupRequest asked;
+    asked.groupId = command.word(0);
+    std::string who = command.word(1);
+    Caller caller{who, "/host", 9};
+    if (auto version = command.take("v")) caller.version = static_cast<int16_t>(numberOf(*version));
+    asked.memberId = memberOf(command, who);
+    asked.groupInstanceId = command.take("instance");
+    asked.sessionTimeoutMs = static_cast<int32_t>(numberOf(command.take("session").value_or("10000")));
+    asked.rebalanceTimeoutMs = static_cast<int32_t>(numberOf(command.take("rebalance").value_or("60000")));
+    asked.protocolType = command.take("type").value_or("consumer");
+    asked.reason = command.take("reason");
+    for (const auto& [name, data] : command.options) asked.protocols.push_back({name, wire::Blob::copyOf(data), {}});
+    ask([&](Effects& effects) {
+      groups_->join(
+          caller, std::move(asked), now(),
+          [this, who](Result<wire::JoinGroupResponse> result) {
+            if (!result) return print("join {}: {}", who, result.failure().error);
+            learn(who, result->memberId);
+            if (result->errorCode != Error::none)
+              return print("join {}: {} id={}", who, result->errorCode, named(result->memberId));
+            std::string line = fmt::format("join {}: generation {} {} leader {} as {}", who, result->generationId,
+                                           result->protocolName.value_or("none"), result->leader, result->memberId);
+            if (result->skipAssignment) line += " skip-assignment";
+            for (const auto& member : result->members)
+              line += fmt::format(", {} \"{}\"", member.memberId, text(member.metadata));
+            print("{}", named(line));
+          },
+          effects);
+    });
+  }
+
+  void sync(Command& command) {
+    wire::SyncGroupRequest asked;
+    asked.groupId = command.word(0);
+    std::string who = command.word(1);
+    asked.memberId = memberOf(command, who);
+    asked.groupInstanceId = command.take("instance");
+    asked.generationId = static_cast<int32_t>(numberOf(command.take("gen").value_or("1")));
+    asked.protocolType = command.take("type");
+    asked.protocolName = command.take("protocol");
+    for (const auto& [member, data] : command.options)
+      asked.assignments.push_back({.memberId = idOf(member), .assignment = wire::Blob::copyOf(data)});
+    ask([&](Effects& effects) {
+      groups_->sync(
+          std::move(asked), now(),
+          [this, who](Result<wire::SyncGroupResponse> result) {
+            if (!result) return print("sync {}: {}", who, result.failure().error);
+            print("sync {}: \"{}\"", who, text(result->assignment));
+          },
+          effects);
+    });
+  }
+
+  void beat(Command& command) {
+    std::string who = command.word(1);
+    std::string member = memberOf(command, who);
+    auto instance = command.take("instance");
+    auto generation = static_cast<int32_t>(numberOf(command.take("gen").value_or("1")));
+    ask([&](Effects& effects) {
+      groups_->heartbeat(
+          command.word(0), member, instance, generation, now(),
+          [this, who](Result<Left> result) { print("beat {}: {}", who, result.errorCode()); }, effects);
+    });
+  }
+
+  void leave(const std::string& line) {
+    std::istringstream in(line);
+    std::string group;
+    in >> group;
+    Groups::MemberIdentities members;
+    std::string rest;
+    std::getline(in, rest);
+    std::istringstream items(rest);
+    for (std::string item; std::getline(items, item, ';');) {
+      Command command("leave " + item);
+      wire::LeaveGroupRequest::MemberIdentity member;
+      member.memberId = idOf(command.take("id").value_or(""));
+      member.groupInstanceId = command.take("instance");
+      member.reason = command.take("reason");
+      members.push_back(std::move(member));
+    }
+    ask([&](Effects& effects) {
+      groups_->leave(
+          group, members, now(),
+          [this](Result<wire::LeaveGroupResponse> result) {
+            for (const auto& member : result->members)
+              print("leave {}{}: {}", named(member.memberId),
+                    member.groupInstanceId ? "/" + *member.groupInstanceId : "", member.errorCode);
+          },
+          effects);
+    });
+  }
+
+  void commit(Command& command) {
+    wire::OffsetCommitRequest asked;
+    asked.groupId = command.word(0);
+    asked.memberId = idOf(command.take("id").value_or(""));
+    asked.groupInstanceId = command.take("instance");
+    asked.generationIdOrMemberEpoch = static_cast<int32_t>(numberOf(command.take("gen").value_or("-1")));
+    asked.retentionTimeMs = numberOf(command.take("retention").value_or("-1"));
+    for (const auto& [name, given] : command.options) {
+      TopicWord word = topicOf(name);
+      auto& topic = asked.topics.emplace_back();
+      topic.name = word.topic;
+      if (auto known = image_->topic(word.topic)) topic.topicId = known->id;
+      auto& partition = topic.partitions.emplace_back();
+      partition.partitionIndex = word.partition;
+      std::string value = given;
+      if (size_t colon = value.find(':'); colon != value.npos) {
+        partition.committedMetadata = value.substr(colon + 1);
+        value.resize(colon);
+      }
+      if (size_t at = value.find('@'); at != value.npos) {
+        partition.committedLeaderEpoch = static_cast<int32_t>(numberOf(value.substr(at + 1)));
+        value.resize(at);
+      }
+      partition.committedOffset = numberOf(value);
+    }
+    ask([&](Effects& effects) {
+      groups_->commit(
+          std::move(asked), now(),
+          [this](Result<wire::OffsetCommitResponse> result) {
+            if (!result) return print("commit: {}", result.failure().error);
+            for (const auto& topic : result->topics)
+              for (const auto& partition : topic.partitions)
+                print("commit {}-{}: {}", topic.name, partition.partitionIndex, partition.errorCode);
+          },
+          effects);
+    });
+  }
+
+  void fetch(Command& command) {
+    Groups::FetchGroup asked;
+    asked.groupId = command.word(0);
+    asked.topics.reset();
+    for (size_t i = 1; i < command.plain.size(); ++i) {
+      TopicWord word = topicOf(command.plain[i]);
+      if (!asked.topics) asked.topics.emplace();
+      asked.topics->push_back({.name = word.topic, .partitionIndexes = {word.partition}});
+    }
+    ask([&](Effects& effects) {
+      groups_->fetch(
+          asked, now(),
+          [this](Result<Groups::FetchedGroup> result) {
+            if (result->topics.empty()) print("fetch: nothing");
+            for (const auto& topic : result->topics)
+              for (const auto& partition : topic.partitions)
+                print("fetch {}-{}: {} epoch {} \"{}\"", topic.name, partition.partitionIndex,
+                      partition.committedOffset, partition.committedLeaderEpoch, partition.metadata.value_or("null"));
+          },
+          effects);
+    });
+  }
+
+  void forget(Command& command) {
+    wire::OffsetDeleteRequest asked;
+    asked.groupId = command.word(0);
+    for (size_t i = 1; i < command.plain.size(); ++i) {
+      TopicWord word = topicOf(command.plain[i]);
+      auto& topic = asked.topics.emplace_back();
+      topic.name = word.topic;
+      topic.partitions.push_back({.partitionIndex = word.partition});
+    }
+    ask([&](Effects& effects) {
+      groups_->deleteOffsets(
+          asked,
+          [this](Result<wire::OffsetDeleteResponse> result) {
+            if (!result) return print("forget: {}", result.failure().error);
+            for (const auto& topic : result->topics)
+              for (const auto& partition : topic.partitions)
+                print("forget {}-{}: {}", topic.name, partition.partitionIndex, partition.errorCode);
+          },
+          effects);
+    });
+  }
+
+  void list(Command& command) {
+    wire::ListGroupsRequest filter;
+    if (auto state = command.take("state")) filter.statesFilter.push_back(*state);
+    if (auto type = command.take("type")) filter.typesFilter.push_back(*type);
+    ask([&](Effects& effects) {
+      groups_->list(
+          filter,
+          [this](Result<std::vector<wire::ListGroupsResponse::ListedGroup>> result) {
+            if (result->empty()) print("none");
+            for (const auto& group : *result)
+              print("{}: {} {} \"{}\"", group.groupId, group.groupState, group.groupType, group.protocolType);
+          },
+          effects);
+    });
+  }
+
+  void describeGroup(const std::string& id) {
+    ask([&](Effects& effects) {
+      groups_->describe(
+          id,
+          [this](Result<wire::DescribeGroupsResponse::DescribedGroup> result) {
+            if (!result) return print("{}", result.failure().error);
+            print("{}: {} \"{}\" \"{}\"", result->groupId, result->groupState, result->protocolType,
+                  result->protocolData);
+            for (const auto& member : result->members)
+              print("  {}{} {} {} reads \"{}\" has \"{}\"", named(member.memberId),
+                    member.groupInstanceId ? "/" + *member.groupInstanceId : "", member.clientId, member.clientHost,
+                    text(member.memberMetadata), text(member.memberAssignment));
+          },
+          effects);
+    });
+  }
+
+  void deleteGroup(const std::string& id) {
+    ask([&](Effects& effects) {
+      groups_->deleteGroup(id, [this](Result<Left> result) { print("delete: {}", result.errorCode()); }, effects);
+    });
+  }
+
+  void history(const std::string& id) {
+    const auto* history = groups_->history(id);
+    if (history == nullptr) return print("no such group");
+    for (const Rebalance& rebalance : *history) {
+      print("generation {} members {} {}: {}", rebalance.generation, rebalance.members,
+            rebalance.ended.value() < 0 ? "goes on" : fmt::format("took {} ms", rebalance.ended - rebalance.began),
+            named(rebalance.reason));
+    }
+  }
+
+  void pass(Duration time) {
+    const Instant end = instant_ + time;
+    for (int steps = 0; steps < 10'000; ++steps) {
+      auto next = groups_->deadline();
+      if (!next || *next > end) {
+        instant_ = end;
+        return;
+      }
+      instant_ = std::max(instant_, *next);
+      ask([&](Effects& effects) { groups_->expire(now(), effects); });
+    }
+    MQ_CHECK(false, "the machine never comes to rest");
+  }
+
+  void restart() {
+    groups_ = nullptr;  // tells who waits
+    make();
+    for (const auto& [key, record] : log_) {
+      std::optional<Bytes> value;
+      if (record.value) value = Bytes(*record.value);
+      groups_->apply(record.key, value, 0);
+    }
+    groups_->loaded(now());
+  }
+
+  GroupSettings settings_;
+  Groups::Counters counters_;
+  Prng random_{7};
+  metadata::ImageRef image_ = metadata::emptyImage();
+  int64_t entry_ = 0;
+  uint64_t topics_ = 0;
+  Instant instant_{1s};
+  Revision revision_ = 0;
+  std::map<std::string, LogRecord> log_;
+  std::map<std::string, std::string> names_;  // member id → @WHO
+  std::map<std::string, std::string> last_;   // WHO → its latest id
+  std::map<std::string, int> given_;
+  std::string out_;
+  std::unique_ptr<Groups> groups_;  // last: what waits in it prints
+};
+
+void GroupsWorld::addTopic(const std::string& name) {
+  Uuid id;
+  id.bytes[15] = static_cast<uint8_t>(++topics_);
+  change(metadata::TopicRecord{.topicId = id, .name = name});
+}
+
+void GroupsWorld::dropTopic(const std::string& name) {
+  change(metadata::RemoveTopicRecord{.topicId = image_->topic(name)->id});
+  groups_->sweepSoon(now());
+}
+
+}  // namespace
+}  // namespace mq::coordinator
+
+int main(int argc, char** argv) {
+  return mq::scenario::run(argc, argv, [] {
+    auto world = std::make_shared<mq::coordinator::GroupsWorld>();
+    return [world](const std::string& commands) { return world->step(commands); };
+  });
+}
