@@ -73,9 +73,10 @@ void GroupCoordinator::follow(const metadata::ImageRef& image, const metadata::D
     const metadata::Partition& partition = *topic->partition(index);
     if (replica::shardOf(id, shard_.count()) != shard_.index() || partition.leader != options_.node) continue;
     if (runtimes_.contains(index)) continue;
-    auto runtime = std::make_unique<Runtime>(
-        shard_, partitions_, feed_, Runtime::Options{id, {std::string(kOffsetsTopic), index}, options_.commitWithin},
-        [this] { return std::make_unique<Groups>(options_.settings, counters_); });
+    auto runtime =
+        std::make_unique<Runtime>(shard_, partitions_, feed_, loads_,
+                                  Runtime::Options{id, {std::string(kOffsetsTopic), index}, options_.commitWithin},
+                                  [this] { return std::make_unique<Groups>(options_.settings, counters_); });
     runtimes_.emplace(index, Led{topic->id, partition.leaderEpoch, std::move(runtime)});
   }
   if (delta.deleted.empty()) return;

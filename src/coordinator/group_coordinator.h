@@ -74,6 +74,7 @@ class GroupCoordinator {
   controller::MetadataFeed& feed_;
   const Options options_;
   Groups::Counters counters_;
+  LoadQueue loads_;
   bool stopped_ = false;
   std::map<int32_t, Led> runtimes_;
   kj::Own<void> subscription_;

@@ -10,18 +10,19 @@
 namespace mq::coordinator {
 namespace {
 
-constexpr uint32_t kReadBytes = 256_KiB;     // of the log in one turn
+constexpr uint32_t kReadBytes = 64_KiB;      // of the log in one turn: about a millisecond
 constexpr uint32_t kReadBytesMax = 128_MiB;  // of one batch
 constexpr Duration kRetryAfter = 1s;
 constexpr Duration kProgressEvery = 5s;
 
 }  // namespace
 
-Runtime::Runtime(Shard& shard, replica::Partitions& partitions, controller::MetadataFeed& feed, Options options,
-                 Make make)
+Runtime::Runtime(Shard& shard, replica::Partitions& partitions, controller::MetadataFeed& feed, LoadQueue& loads,
+                 Options options, Make make)
     : shard_(shard),
       partitions_(partitions),
       feed_(feed),
+      loads_(loads),
       options_(std::move(options)),
       make_(std::move(make)),
       wall_(shard),
@@ -68,9 +69,12 @@ Co<Result<void>> Runtime::load() {
     co_await partitions_.whenOpened();
     if (!partitions_.find(options_.partition)) co_return partitions_.whyMissing(options_.partition);
   }
+  auto turn = co_await loads_.enter();
   ++life_;
   written_ = committed_ = 0;
   machine_ = make_();
+  partition = partitions_.find(options_.partition);
+  if (!partition) co_return partitions_.whyMissing(options_.partition);
   const Offset end = partition->logEnd();
   if (auto committed = co_await partition->whenCommitted(end); !committed) co_return committed.failure();
 

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/load_queue.h"
 #include "coordinator/state_machine.h"
 #include "record/compression.h"
 #include "replica/partitions.h"
@@ -36,7 +37,8 @@ class Runtime {
   };
   using Make = std::function<std::unique_ptr<StateMachine>()>;
 
-  Runtime(Shard& shard, replica::Partitions& partitions, controller::MetadataFeed& feed, Options options, Make make);
+  Runtime(Shard& shard, replica::Partitions& partitions, controller::MetadataFeed& feed, LoadQueue& loads,
+          Options options, Make make);
   ~Runtime();
   KJ_DISALLOW_COPY(Runtime);
 
@@ -74,6 +76,7 @@ class Runtime {
   Shard& shard_;
   replica::Partitions& partitions_;
   controller::MetadataFeed& feed_;
+  LoadQueue& loads_;
   const Options options_;
   const Make make_;
   storage::SteadyWall wall_;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "controller/dynamic_config.h"
+#include "coordinator/group_coordinator.h"
 
 namespace mq::kafka {
 

@@ -12,7 +12,6 @@
 #include "config/broker_settings.h"
 #include "controller/controller.h"
 #include "controller/metadata_feed.h"
-#include "coordinator/group_coordinator.h"
 #include "kafka/buffer_pool.h"
 #include "kafka/connection.h"
 #include "kafka/fetch_sessions.h"
@@ -21,6 +20,10 @@
 #include "replica/partitions.h"
 #include "runtime/shard.h"
 #include "runtime/tasks.h"
+
+namespace mq::coordinator {
+class GroupCoordinator;
+}
 
 namespace mq::kafka {
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "broker/node.h"
+#include "group_members.h"
 #include "runtime/tasks.h"
 #include "sim_world.h"
 #include "workload.h"
@@ -44,6 +45,9 @@ class Cluster {
     set("log.flush.offset.checkpoint.interval.ms", std::to_string(random_.between(200, 60'000)));
     set("log.open.files.max", std::to_string(random_.between(16, 200)));
     set("metadata.log.max.record.bytes.between.snapshots", std::to_string(random_.between(1000, 100'000)));
+    set("offsets.topic.num.partitions", std::to_string(random_.between(1, 4)));
+    set("group.min.session.timeout.ms", "1000");
+    set("group.initial.rebalance.delay.ms", std::to_string(random_.chance(1, 2) ? 0 : random_.between(1, 2000)));
     set("log.scrub.bytes.per.second", std::to_string(random_.between(0, 1'000'000)));
     auto config = config::BrokerConfig::load(input);
     if (!config) kj::throwFatalException(KJ_EXCEPTION(FAILED, config.error().front().toString().c_str()));
@@ -246,11 +250,31 @@ class Cluster {
     for (uint64_t count = random_.between(0, 2); count > 0; --count) actors.push_back(produceUntilStopped(w, false));
     for (uint64_t count = random_.between(1, 2); count > 0; --count) actors.push_back(readUntilStopped(w));
     actors.push_back(administerUntilStopped(w, 6));
+    co_await startGroups(w, actors);
     auto builder = kj::heapArrayBuilder<kj::Promise<void>>(actors.size());
     for (auto& actor : actors) builder.add(actor.eagerlyEvaluate(nullptr));
     co_await kj::joinPromises(builder.finish());
     world_.tell("the clients are done; reading everything");
     history_.check(co_await readAll(w));
+    co_await checkCommits(w, groups_, groupNames_);
+    marks["commits"] += groups_.commits();
+    marks["assignments"] += groups_.assignments();
+  }
+
+  Co<void> startGroups(Workload& w, std::vector<kj::Promise<void>>& actors) {
+    co_await prepareGroups(w);
+    for (uint64_t group = random_.between(0, 2); group > 0; --group) {
+      groupNames_.push_back(fmt::format("group{}", group));
+      for (uint64_t member = random_.between(1, 4); member > 0; --member) {
+        std::optional<std::string> instance;
+        if (random_.chance(1, 4)) instance = fmt::format("instance{}", member);
+        actors.push_back(memberUntilStopped(w, groups_, groupNames_.back(), std::move(instance)));
+      }
+    }
+    for (uint64_t simple = random_.between(0, 2); simple > 0; --simple) {
+      groupNames_.push_back(fmt::format("simple{}", simple));
+      actors.push_back(commitUntilStopped(w, groups_, groupNames_.back()));
+    }
   }
 
   Prng random_;
@@ -258,6 +282,8 @@ class Cluster {
   SimNode& broker_;
   SimNode& clients_;
   History history_;
+  GroupHistory groups_;
+  std::vector<std::string> groupNames_;
   std::optional<config::BrokerConfig> config_;
   bool powerCuts_ = true;
   Duration clockOffset_{0};

@@ -2,6 +2,8 @@
 
 #include <kj/debug.h>
 
+#include "answers.h"
+#include "group_members.h"
 #include "record/builder.h"
 #include "runtime/tasks.h"
 #include "wire/create_topics_request.h"
@@ -28,38 +30,7 @@ namespace {
 
 constexpr int16_t kProduceVersion = 9;
 constexpr int16_t kFetchVersion = 12;
-constexpr Duration kPatience = 8s;  // then a request counts as lost
-
-// A broker that starts, stops or has a bad disk says these; whatever else it says is a mistake of somebody.
-bool isPassing(Error error) {
-  switch (error) {
-    case Error::unknownTopicOrPartition:  // its metadata is still being read
-    case Error::notLeaderOrFollower:
-    case Error::leaderNotAvailable:
-    case Error::kafkaStorageError:
-    case Error::requestTimedOut:
-    case Error::notController:
-    case Error::coordinatorNotAvailable:
-    case Error::brokerNotAvailable: return true;
-    default: return false;
-  }
-}
-
-[[noreturn]] void unexpected(const char* where, Error error, const std::string& message = {}) {
-  kj::throwFatalException(KJ_EXCEPTION(
-      FAILED, kj::str(fmt::format("no-strange-answers: {} was answered with {} {}", where, error, message).c_str())));
-}
-
-// Runs one attempt; false: the connection failed, and what was asked may or may not have been done.
-Co<bool> attempted(kj::Promise<void> attempt) {
-  bool done = true;
-  co_await attempt.catch_([&done](kj::Exception&& reason) {
-    if (reason.getType() == kj::Exception::Type::FAILED) kj::throwFatalException(kj::mv(reason));
-    done = false;
-  });
-  co_return done;
-}
-
+constexpr size_t kBatchBytesMax = 12'000;  // but for its last record
 struct Batch {
   TopicPartition to;
   std::vector<RecordId> ids;
@@ -120,15 +91,16 @@ class Producer {
       options.producerId = *producerId_;
       options.producerEpoch = epoch_;
       options.baseSequence = sequences_[batch.to];
-      sequences_[batch.to] += count;
     }
     record::BatchBuilder builder(options);
-    for (int32_t i = 0; i < count; ++i) {
+    // Segments may be small, and a batch has to fit into one.
+    for (int32_t i = 0; i < count && builder.plainSizeBytes() < kBatchBytesMax; ++i) {
       RecordId id{number_, next_++};
       std::string value = valueOf(id);
       builder.add({.timestamp = w_.shard.wallNow(), .value = asBytes(value)});
       batch.ids.push_back(id);
     }
+    if (idempotent_) sequences_[batch.to] += builder.recordCount();
     batch.bytes = builder.build(workspace_);
     return batch;
   }
@@ -425,6 +397,7 @@ Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& w) {
   auto metadata = co_await client.call(wire::MetadataRequest{.topics = std::nullopt, .allowAutoTopicCreation = false},
                                        9, kPatience);
   for (const auto& topic : metadata.message.topics) {
+    if (topic.isInternal || *topic.name == kGroupTopic) continue;  // no producer writes there
     if (topic.errorCode != Error::none) unexpected("Metadata", topic.errorCode, *topic.name);
     for (const auto& row : topic.partitions) {
       TopicPartition name{*topic.name, row.partitionIndex};

@@ -1,0 +1,45 @@
+// GroupHistory: what simulated members of consumer groups were told, and whether it fits together.
+//
+//   one-owner     in one generation of a group no two members have the same partition
+//   generations   a member's generations grow
+//   commits       an offset that is read is at least the last one that was acknowledged before the read began, and at
+//                 most the highest that was ever sent: a commit is undone only by a later one. Members commit ever
+//                 higher offsets of a partition, and go on from the one they read, so a lower one is a lost commit.
+//
+// A violation is thrown as kj::Exception that begins with the check's name. One thread, no I/O.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mq::sim {
+
+class GroupHistory {
+ public:
+  void assigned(const std::string& group, int32_t generation, const std::string& member,
+                const std::vector<int32_t>& partitions);
+
+  void committing(const std::string& group, int32_t partition, int64_t offset);
+  void committed(const std::string& group, int32_t partition, int64_t offset);
+  // What a read that begins now may not fall behind; -1: nothing was acknowledged yet.
+  int64_t acknowledged(const std::string& group, int32_t partition) const;
+  // `offset` was read; -1: none is committed. `floor` is what acknowledged() said when the read began.
+  void read(const std::string& group, int32_t partition, int64_t offset, int64_t floor) const;
+
+  uint64_t commits() const { return commits_; }
+  uint64_t assignments() const { return assignments_; }
+
+ private:
+  struct Progress {
+    int64_t sent = -1;
+    int64_t acknowledged = -1;
+  };
+  std::map<std::pair<std::string, int32_t>, Progress> progress_;
+  // group, generation, partition → member
+  std::map<std::tuple<std::string, int32_t, int32_t>, std::string> owners_;
+  std::map<std::pair<std::string, std::string>, int32_t> generations_;  // group, member → latest
+  uint64_t commits_ = 0, assignments_ = 0;
+};
+
+}  // namespace mq::sim

@@ -1,0 +1,294 @@
+#include "group_members.h"
+
+#include <kj/debug.h>
+
+#include "answers.h"
+#include "wire/create_topics_request.h"
+#include "wire/create_topics_response.h"
+#include "wire/find_coordinator_request.h"
+#include "wire/find_coordinator_response.h"
+#include "wire/heartbeat_request.h"
+#include "wire/heartbeat_response.h"
+#include "wire/join_group_request.h"
+#include "wire/join_group_response.h"
+#include "wire/leave_group_request.h"
+#include "wire/leave_group_response.h"
+#include "wire/offset_commit_request.h"
+#include "wire/offset_commit_response.h"
+#include "wire/offset_fetch_request.h"
+#include "wire/offset_fetch_response.h"
+#include "wire/sync_group_request.h"
+#include "wire/sync_group_response.h"
+
+namespace mq::sim {
+namespace {
+
+constexpr int32_t kSessionMs = 2000;
+constexpr int32_t kRebalanceMs = 3000;
+constexpr Duration kJoinPatience = 20s;  // a join waits for the others
+
+// The coordinator is not there, or not yet.
+bool isAway(Error error) {
+  return error == Error::notCoordinator || error == Error::coordinatorLoadInProgress || isPassing(error);
+}
+
+Buffer encodePartitions(const std::vector<int32_t>& partitions) {
+  Buffer bytes;
+  ByteWriter writer(bytes);
+  for (int32_t partition : partitions) writer.int32(partition);
+  return bytes;
+}
+
+std::vector<int32_t> decodePartitions(Bytes bytes) {
+  std::vector<int32_t> partitions;
+  for (ByteReader reader(bytes); !reader.atEnd();) partitions.push_back(reader.int32());
+  return partitions;
+}
+
+// What of a group is committed, checked; nullopt: it cannot be had now.
+Co<std::optional<std::map<int32_t, int64_t>>> readCommitted(KafkaClient& client, const GroupHistory& groups,
+                                                            std::string group, std::vector<int32_t> partitions) {
+  std::map<int32_t, int64_t> floors, offsets;
+  for (int32_t partition : partitions) floors[partition] = groups.acknowledged(group, partition);
+  wire::OffsetFetchRequest request{.groupId = group};
+  request.topics.emplace();
+  request.topics->push_back({.name = kGroupTopic, .partitionIndexes = partitions});
+  auto answer = co_await client.call(std::move(request), 5, kPatience);
+  if (answer.message.errorCode != Error::none) {
+    if (!isAway(answer.message.errorCode)) unexpected("OffsetFetch", answer.message.errorCode);
+    co_return std::nullopt;
+  }
+  for (const auto& partition : answer.message.topics.at(0).partitions) {
+    if (partition.errorCode != Error::none) unexpected("OffsetFetch", partition.errorCode);
+    groups.read(group, partition.partitionIndex, partition.committedOffset, floors[partition.partitionIndex]);
+    offsets[partition.partitionIndex] = partition.committedOffset;
+  }
+  co_return offsets;
+}
+
+Co<bool> findCoordinator(KafkaClient& client, std::string group) {
+  auto answer = co_await client.call(wire::FindCoordinatorRequest{.key = std::move(group)}, 1, kPatience);
+  if (answer.message.errorCode != Error::none && !isAway(answer.message.errorCode))
+    unexpected("FindCoordinator", answer.message.errorCode, answer.message.errorMessage.value_or(""));
+  co_return answer.message.errorCode == Error::none;
+}
+
+class Member {
+ public:
+  Member(Workload& workload, GroupHistory& groups, std::string group, std::optional<std::string> instance)
+      : w_(workload),
+        groups_(groups),
+        random_(workload.random.fork()),
+        client_(workload.shard, workload.broker),
+        group_(std::move(group)),
+        instance_(std::move(instance)) {}
+
+  Co<void> run() {
+    while (!w_.stopping) {
+      bool isIn = false;
+      co_await attempted(join().then([&isIn](bool in) { isIn = in; }));
+      if (isIn) co_await attempted(work());
+      co_await pause(1, 300);
+    }
+    if (random_.chance(1, 2)) co_await attempted(leave());
+  }
+
+ private:
+  kj::Promise<void> pause(uint64_t from, uint64_t to) {
+    return w_.shard.after(Duration(std::chrono::milliseconds(random_.between(from, to))));
+  }
+
+  // What a member does about an error in general; false: it is one of those.
+  bool forgets(Error error) {
+    if (error == Error::unknownMemberId || error == Error::fencedInstanceId) id_.clear();
+    return error == Error::unknownMemberId || error == Error::fencedInstanceId || error == Error::illegalGeneration ||
+           error == Error::rebalanceInProgress || error == Error::memberIdRequired || isAway(error);
+  }
+
+  // Into the next generation, with an assignment; false: not this time.
+  Co<bool> join() {
+    if (!co_await findCoordinator(client_, group_)) co_return false;
+    wire::JoinGroupRequest request{
+        .groupId = group_, .sessionTimeoutMs = kSessionMs, .rebalanceTimeoutMs = kRebalanceMs, .memberId = id_};
+    request.groupInstanceId = instance_;
+    request.protocolType = "consumer";
+    Buffer nothing(random_.chance(1, 10) ? 1 : 0);  // now and then it reads something else
+    request.protocols = {{.name = "spread", .metadata = wire::Blob(Bytes(nothing))}};
+    auto joined = co_await client_.call(std::move(request), 5, kJoinPatience);
+    if (joined.message.errorCode == Error::memberIdRequired) id_ = joined.message.memberId;
+    if (joined.message.errorCode != Error::none) {
+      if (!forgets(joined.message.errorCode)) unexpected("JoinGroup", joined.message.errorCode);
+      co_return false;
+    }
+    id_ = joined.message.memberId;
+    generation_ = joined.message.generationId;
+    wire::SyncGroupRequest sync{.groupId = group_, .generationId = generation_, .memberId = id_};
+    sync.groupInstanceId = instance_;
+    std::vector<Buffer> assignments;
+    if (joined.message.leader == id_ && !joined.message.members.empty()) {
+      if (random_.chance(1, 15)) co_return false;  // B24: a leader that never says
+      size_t count = joined.message.members.size();
+      std::vector<std::vector<int32_t>> shares(count);
+      for (int32_t i = 0; i < kGroupPartitions; ++i) shares[static_cast<size_t>(i) % count].push_back(i);
+      for (const auto& share : shares) assignments.push_back(encodePartitions(share));
+      for (size_t i = 0; i < count; ++i) {
+        sync.assignments.push_back(
+            {.memberId = joined.message.members[i].memberId, .assignment = wire::Blob(Bytes(assignments[i]))});
+      }
+    }
+    auto synced = co_await client_.call(std::move(sync), 3, kJoinPatience);
+    if (synced.message.errorCode != Error::none) {
+      if (!forgets(synced.message.errorCode)) unexpected("SyncGroup", synced.message.errorCode);
+      co_return false;
+    }
+    auto owned = decodePartitions(synced.message.assignment.view());
+    // A static member that was replaced within a generation hands its partitions to itself.
+    groups_.assigned(group_, generation_, instance_.value_or(id_), owned);
+    auto offsets = co_await readCommitted(client_, groups_, group_, owned);
+    if (!offsets) co_return false;
+    positions_ = std::move(*offsets);
+    co_return true;
+  }
+
+  // Until the group moves on, or this member is tired of it.
+  Co<void> work() {
+    while (!w_.stopping) {
+      co_await pause(20, 400);
+      switch (random_.below(25)) {
+        case 0: co_return co_await leave();
+        case 1:  // vanishes, and comes back as somebody else
+          client_.close("crash");
+          if (!instance_) id_.clear();
+          co_return;
+        case 2: co_await pause(100, 2 * kSessionMs); break;
+        default: break;
+      }
+      wire::HeartbeatRequest beat{.groupId = group_, .generationId = generation_, .memberId = id_};
+      beat.groupInstanceId = instance_;
+      auto alive = co_await client_.call(std::move(beat), 3, kPatience);
+      if (alive.message.errorCode != Error::none) {
+        if (!forgets(alive.message.errorCode)) unexpected("Heartbeat", alive.message.errorCode);
+        if (!isAway(alive.message.errorCode)) co_return;
+        continue;
+      }
+      if (random_.chance(2, 3) && !co_await commit()) co_return;
+    }
+  }
+
+  Co<bool> commit() {
+    wire::OffsetCommitRequest request{.groupId = group_, .generationIdOrMemberEpoch = generation_, .memberId = id_};
+    request.groupInstanceId = instance_;
+    auto& topic = request.topics.emplace_back();
+    topic.name = kGroupTopic;
+    for (auto& [partition, position] : positions_) {
+      if (random_.chance(1, 3)) continue;
+      position = std::max<int64_t>(position, 0) + static_cast<int64_t>(random_.between(1, 20));
+      topic.partitions.push_back({.partitionIndex = partition, .committedOffset = position, .committedMetadata = ""});
+    }
+    if (topic.partitions.empty()) co_return true;
+    auto sent = topic.partitions;
+    for (const auto& partition : sent) groups_.committing(group_, partition.partitionIndex, partition.committedOffset);
+    auto answer = co_await client_.call(std::move(request), 7, kPatience);
+    bool stays = true;
+    const auto& told = answer.message.topics.at(0).partitions;
+    for (size_t i = 0; i < told.size(); ++i) {
+      if (told[i].errorCode == Error::none) {
+        groups_.committed(group_, sent[i].partitionIndex, sent[i].committedOffset);
+      } else {
+        if (!forgets(told[i].errorCode)) unexpected("OffsetCommit", told[i].errorCode);
+        stays = false;
+      }
+    }
+    co_return stays;
+  }
+
+  Co<void> leave() {
+    wire::LeaveGroupRequest request{.groupId = group_};
+    request.members = {{.memberId = id_, .groupInstanceId = instance_}};
+    auto left = co_await client_.call(std::move(request), 3, kPatience);
+    if (left.message.errorCode != Error::none && !isAway(left.message.errorCode))
+      unexpected("LeaveGroup", left.message.errorCode);
+    id_.clear();
+  }
+
+  Workload& w_;
+  GroupHistory& groups_;
+  Prng random_;
+  KafkaClient client_;
+  const std::string group_;
+  const std::optional<std::string> instance_;
+  std::string id_;
+  int32_t generation_ = -1;
+  std::map<int32_t, int64_t> positions_;
+};
+
+}  // namespace
+
+Co<void> prepareGroups(Workload& w) {
+  KafkaClient client(w.shard, w.broker);
+  wire::CreateTopicsRequest request{.timeoutMs = 5000};
+  request.topics = {{.name = kGroupTopic, .numPartitions = kGroupPartitions, .replicationFactor = 1}};
+  for (bool done = false; !done && !w.stopping;) {
+    Error error = Error::none;
+    bool answered = co_await attempted(
+        client.call(request, 7, kPatience).then([&](auto&& answer) { error = answer.message.topics.at(0).errorCode; }));
+    done = answered && (error == Error::none || error == Error::topicAlreadyExists);
+    if (!done) co_await w.shard.after(200ms);
+  }
+}
+
+Co<void> memberUntilStopped(Workload& w, GroupHistory& groups, std::string group, std::optional<std::string> instance) {
+  Member member(w, groups, std::move(group), std::move(instance));
+  co_await member.run();
+}
+
+namespace {
+
+Co<void> commitOnce(Workload& w, KafkaClient& client, GroupHistory& groups, Prng& random, std::string group,
+                    int64_t& position) {
+  if (!co_await findCoordinator(client, group)) co_return;
+  if (random.chance(1, 3)) {
+    co_await readCommitted(client, groups, group, {0});
+    co_return;
+  }
+  wire::OffsetCommitRequest request{.groupId = group};
+  position += static_cast<int64_t>(random.between(1, 10));
+  auto& topic = request.topics.emplace_back();
+  topic.name = kGroupTopic;
+  topic.partitions.push_back({.partitionIndex = 0, .committedOffset = position, .committedMetadata = "m"});
+  groups.committing(group, 0, position);
+  auto answer = co_await client.call(std::move(request), 7, kPatience);
+  Error error = answer.message.topics.at(0).partitions.at(0).errorCode;
+  if (error == Error::none) {
+    groups.committed(group, 0, position);
+  } else if (!isAway(error)) {
+    unexpected("OffsetCommit", error);
+  }
+}
+
+}  // namespace
+
+Co<void> commitUntilStopped(Workload& w, GroupHistory& groups, std::string group) {
+  Prng random = w.random.fork();
+  KafkaClient client(w.shard, w.broker);
+  int64_t position = 0;
+  while (!w.stopping) {
+    co_await w.shard.after(Duration(std::chrono::milliseconds(random.between(1, 200))));
+    co_await attempted(commitOnce(w, client, groups, random, group, position));
+  }
+}
+
+Co<void> checkCommits(Workload& w, const GroupHistory& groups, std::vector<std::string> names) {
+  KafkaClient client(w.shard, w.broker);
+  std::vector<int32_t> partitions;
+  for (int32_t i = 0; i < kGroupPartitions; ++i) partitions.push_back(i);
+  for (const std::string& name : names) {
+    for (int attempt = 0;; ++attempt) {
+      if (co_await findCoordinator(client, name) && co_await readCommitted(client, groups, name, partitions)) break;
+      KJ_REQUIRE(attempt < 100, "coordinator: it does not come up although nothing keeps it from it", name.c_str());
+      co_await w.shard.after(100ms);
+    }
+  }
+}
+
+}  // namespace mq::sim
