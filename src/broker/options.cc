@@ -42,6 +42,9 @@ coordinator::GroupCoordinator::Options coordinatorOptions(const config::BrokerSe
   options.settings.sessionMin = milliseconds(settings.groupSessionMinMs);
   options.settings.sessionMax = milliseconds(settings.groupSessionMaxMs);
   options.settings.initialDelay = milliseconds(settings.groupInitialDelayMs);
+  options.settings.consumerSession = milliseconds(settings.consumerSessionMs);
+  options.settings.consumerHeartbeat = milliseconds(settings.consumerHeartbeatMs);
+  options.settings.consumerSizeMax = settings.consumerSizeMax;
   options.settings.sizeMax = settings.groupSizeMax;
   options.settings.offsetsRetention = std::chrono::minutes(settings.offsetsRetentionMinutes);
   options.settings.offsetsCheckEvery = milliseconds(settings.offsetsRetentionCheckMs);

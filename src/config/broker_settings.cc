@@ -272,6 +272,18 @@ constexpr Setting kGroups[] = {
      .min = 0,
      .sim = {0, 3000},
      .doc = "How long the first members of a group wait for more of them, so that one rebalance does for all."},
+    {.name = "group.consumer.session.timeout.ms",
+     .field = &kField<&B::consumerSessionMs>,
+     .min = 1,
+     .doc = "In the consumer protocol, how long a member may be silent before it is out."},
+    {.name = "group.consumer.heartbeat.interval.ms",
+     .field = &kField<&B::consumerHeartbeatMs>,
+     .min = 1,
+     .doc = "In the consumer protocol, how often members are told to send heartbeats."},
+    {.name = "group.consumer.max.size",
+     .field = &kField<&B::consumerSizeMax>,
+     .min = 1,
+     .doc = "Members that a group in the consumer protocol may have."},
     {.name = "group.max.size", .field = &kField<&B::groupSizeMax>, .min = 1, .doc = "Members that a group may have."},
 };
 

@@ -116,6 +116,9 @@ struct BrokerSettings {
   int32_t groupSessionMinMs = 6000;
   int32_t groupSessionMaxMs = 1800000;
   int32_t groupInitialDelayMs = 3000;
+  int32_t consumerSessionMs = 45000;
+  int32_t consumerHeartbeatMs = 5000;
+  int32_t consumerSizeMax = std::numeric_limits<int32_t>::max();
   int32_t groupSizeMax = std::numeric_limits<int32_t>::max();
 
   // Metrics.

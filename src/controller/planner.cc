@@ -484,6 +484,8 @@ Plan<Result<RegisteredBroker>> Planner::registerBroker(Now now, const BrokerRegi
 std::vector<Record> Planner::bootstrap(const Uuid& clusterId, const Uuid& directoryId) const {
   std::vector<Record> records;
   records.push_back(metadata::ClusterRecord{clusterId, {{options_.node.value(), directoryId, {}}}, {}});
+  for (const auto& feature : metadata::kFeatures)
+    records.push_back(metadata::FeatureRecord{std::string(feature.name), feature.levelMax, {}});
   return records;
 }
 

@@ -48,6 +48,10 @@ struct GroupSettings {
   Duration offsetsRetention = std::chrono::hours(168);
   Duration offsetsCheckEvery = 600s;
   int32_t metadataBytesMax = 4096;  // of one offset
+  // The consumer protocol.
+  Duration consumerSession = 45s;
+  Duration consumerHeartbeat = 5s;
+  int32_t consumerSizeMax = INT32_MAX;
 };
 
 // One rebalance as it is told to people.

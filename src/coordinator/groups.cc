@@ -9,6 +9,8 @@ namespace mq::coordinator {
 namespace {
 
 constexpr int64_t kNoOffset = -1;
+constexpr int16_t kMemberEpochFrom = 9;                                   // of OffsetCommit
+constexpr std::string_view kClassic = "classic", kConsumer = "consumer";  // types of groups
 
 bool sameState(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
@@ -37,8 +39,8 @@ void Groups::settle(const std::string& id, Effects& effects) {
   if (found == groups_.end()) return;
   Group& group = found->second;
   effects.after = std::max(effects.after, group.written);
-  if (group.classic->isUnused() && group.offsets.empty() && effects.records.empty()) return drop(found);
-  std::optional<Instant> next = group.classic->deadline();
+  if (group.isUnused() && effects.records.size() == effects.applied) return drop(found);
+  std::optional<Instant> next = group.consumer ? group.consumer->deadline() : group.classic->deadline();
   if (!next || (group.wake && *group.wake <= *next)) return;  // being woken too early costs little
   if (group.wake) wakes_.erase({*group.wake, id});
   group.wake = next;
@@ -60,6 +62,10 @@ void Groups::join(const Caller& caller, wire::JoinGroupRequest asked, const Now&
   if (!asked.memberId.empty() && find(asked.groupId) == nullptr)
     return effects.answer(std::move(answer), Error::unknownMemberId);
   std::string id = asked.groupId;
+  if (!becomeClassic(id, effects)) {
+    effects.answer(std::move(answer), Error::inconsistentGroupProtocol);
+    return settle(id, effects);
+  }
   ClassicGroup& group = *findOrMake(id).classic;
   int32_t generation = group.generation();
   bool wasRebalancing = group.state() == ClassicGroup::State::preparingRebalance;
@@ -104,16 +110,94 @@ void Groups::leave(const std::string& id, const MemberIdentities& members, const
   settle(id, effects);
 }
 
+// --- the consumer protocol
+
+ConsumerGroup::Write Groups::writer(Effects& effects) {
+  return [this, &effects](LogRecord record) {
+    MQ_CHECK(effects.applied == effects.records.size(), effects.applied, effects.records.size());
+    std::optional<Bytes> value;
+    if (record.value) value = Bytes(*record.value);
+    apply(record.key, value, effects.revision);
+    effects.records.push_back(std::move(record));
+    ++effects.applied;
+  };
+}
+
+bool Groups::becomeClassic(const std::string& id, Effects& effects) {
+  Group* group = find(id);
+  if (group == nullptr || !group->consumer) return true;
+  if (!group->consumer->isEmpty()) return false;
+  std::vector<LogRecord> records;
+  group->consumer->forget(records);
+  auto write = writer(effects);
+  for (LogRecord& record : records) write(std::move(record));
+  return true;
+}
+
+bool Groups::becomeConsumer(const std::string& id, Effects& effects) {
+  Group* group = find(id);
+  if (group != nullptr && group->consumer) return true;
+  if (group != nullptr && !group->classic->isEmpty()) return false;
+  if (group != nullptr && group->classic->isRecorded()) writer(effects)(groupTombstone(id));
+  Group& made = findOrMake(id);
+  made.classic.emplace(id, settings_);
+  made.consumer = std::make_unique<ConsumerGroup>(id, settings_);
+  return true;
+}
+
+void Groups::consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbeatRequest asked, const Now& now,
+                               Answer<wire::ConsumerGroupHeartbeatResponse> answer, Effects& effects) {
+  constexpr int32_t kJoin = 0;
+  if (auto ok = ConsumerGroup::check(asked, caller.version); !ok)
+    return effects.answer(std::move(answer), ok.failure());
+  const std::string id = asked.groupId;
+  if (asked.memberId.empty()) asked.memberId = now.random.uuid().toString();
+  Group* group = find(id);
+  if (asked.memberEpoch != kJoin && (group == nullptr || !group->consumer)) {
+    return effects.answer(std::move(answer), failure(Error::groupIdNotFound, "Group {} is not a consumer group.", id));
+  }
+  if (asked.memberEpoch == kJoin && !becomeConsumer(id, effects)) {
+    return effects.answer(
+        std::move(answer),
+        failure(Error::groupIdNotFound,
+                "Group {} has members in the classic protocol; they have to leave before it can change.", id));
+  }
+  group = find(id);
+  int32_t epoch = group->consumer->epoch();
+  auto response = group->consumer->heartbeat(caller, asked, now, writer(effects), effects);
+  if (group->consumer->epoch() != epoch) ++counters_.rebalances;
+  if (!response && group->consumer->isEmpty() && group->consumer->epoch() == 0) group->consumer = nullptr;
+  effects.answer(std::move(answer), std::move(response));
+  settle(id, effects);
+}
+
+void Groups::describeConsumer(const std::string& id, const Now& now,
+                              Answer<wire::ConsumerGroupDescribeResponse::DescribedGroup> answer, Effects& effects) {
+  Group* group = find(id);
+  if (group == nullptr || !group->consumer) {
+    return effects.answer(std::move(answer),
+                          failure(Error::groupIdNotFound, "{}",
+                                  group == nullptr ? fmt::format("Group {} not found.", id)
+                                                   : fmt::format("Group {} is not a consumer group.", id)));
+  }
+  effects.answer(std::move(answer), group->consumer->describe(now.image));
+  settle(id, effects);
+}
+
 // --- offsets
 
-void Groups::commit(wire::OffsetCommitRequest asked, const Now& now, Answer<wire::OffsetCommitResponse> answer,
-                    Effects& effects) {
+void Groups::commit(wire::OffsetCommitRequest asked, int16_t version, const Now& now,
+                    Answer<wire::OffsetCommitResponse> answer, Effects& effects) {
   const std::string id = asked.groupId;
   const int32_t generation = asked.generationIdOrMemberEpoch;
   Group* group = find(id);
-  if (group == nullptr && generation >= 0) return effects.answer(std::move(answer), Error::illegalGeneration);
+  if (group == nullptr && generation >= 0) {
+    return effects.answer(std::move(answer),
+                          version >= kMemberEpochFrom ? Error::groupIdNotFound : Error::illegalGeneration);
+  }
   if (group == nullptr) group = &findOrMake(id);
-  Error error = group->classic->admitCommit(asked.memberId, asked.groupInstanceId, generation, now);
+  Error error = group->consumer ? group->consumer->admitCommit(asked.memberId, generation)
+                                : group->classic->admitCommit(asked.memberId, asked.groupInstanceId, generation, now);
   if (error != Error::none) {
     effects.answer(std::move(answer), error);
     return settle(id, effects);
@@ -150,6 +234,10 @@ void Groups::fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup>
   FetchedGroup fetched;
   fetched.groupId = asked.groupId;
   Group* group = find(asked.groupId);
+  if (group != nullptr && group->consumer) {
+    fetched.errorCode = group->consumer->admitFetch(asked.memberId, asked.memberEpoch);
+    if (fetched.errorCode != Error::none) return effects.answer(std::move(answer), std::move(fetched));
+  }
   // An offset of another topic that had the name before is none.
   auto isCurrent = [&](std::string_view name, const CommittedOffsets::Topic& topic) {
     auto known = now.image.topic(name);
@@ -189,17 +277,18 @@ void Groups::fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup>
   settle(asked.groupId, effects);
 }
 
-void Groups::deleteOffsets(const wire::OffsetDeleteRequest& asked, Answer<wire::OffsetDeleteResponse> answer,
-                           Effects& effects) {
+void Groups::deleteOffsets(const wire::OffsetDeleteRequest& asked, const Now& now,
+                           Answer<wire::OffsetDeleteResponse> answer, Effects& effects) {
   Group* group = find(asked.groupId);
   if (group == nullptr) return effects.answer(std::move(answer), Error::groupIdNotFound);
-  if (!group->classic->isEmpty() && group->classic->protocolType() != "consumer")
+  if (!group->isEmpty() && !group->consumer && group->classic->protocolType() != kConsumer)
     return effects.answer(std::move(answer), Error::nonEmptyGroup);
   wire::OffsetDeleteResponse response;
   for (const auto& topic : asked.topics) {
     auto& told = response.topics.emplace_back();
     told.name = topic.name;
-    bool isSubscribed = group->classic->subscribes(topic.name);
+    bool isSubscribed =
+        group->consumer ? group->consumer->subscribes(topic.name, now.image) : group->classic->subscribes(topic.name);
     for (const auto& partition : topic.partitions) {
       auto& outcome = told.partitions.emplace_back();
       outcome.partitionIndex = partition.partitionIndex;
@@ -218,16 +307,17 @@ void Groups::deleteOffsets(const wire::OffsetDeleteRequest& asked, Answer<wire::
 
 void Groups::list(const wire::ListGroupsRequest& filter,
                   Answer<std::vector<wire::ListGroupsResponse::ListedGroup>> answer, Effects& effects) {
-  constexpr std::string_view kType = "classic";
   std::vector<wire::ListGroupsResponse::ListedGroup> listed;
   for (const auto& [id, group] : groups_) {
-    std::string_view state = ClassicGroup::nameOf(group.classic->state());
+    std::string_view state =
+        group.consumer ? ConsumerGroup::nameOf(group.consumer->state()) : ClassicGroup::nameOf(group.classic->state());
+    std::string_view type = group.consumer ? kConsumer : kClassic;
     if (!filter.statesFilter.empty() && !contains(filter.statesFilter, state)) continue;
-    if (!filter.typesFilter.empty() && !contains(filter.typesFilter, kType)) continue;
+    if (!filter.typesFilter.empty() && !contains(filter.typesFilter, type)) continue;
     listed.push_back({.groupId = id,
-                      .protocolType = group.classic->protocolType(),
+                      .protocolType = group.consumer ? std::string(kConsumer) : group.classic->protocolType(),
                       .groupState = std::string(state),
-                      .groupType = std::string(kType)});
+                      .groupType = std::string(type)});
     effects.after = std::max(effects.after, group.written);
   }
   effects.answer(std::move(answer), std::move(listed));
@@ -235,27 +325,37 @@ void Groups::list(const wire::ListGroupsRequest& filter,
 
 void Groups::describe(const std::string& id, Answer<wire::DescribeGroupsResponse::DescribedGroup> answer,
                       Effects& effects) {
-  using Response = Result<wire::DescribeGroupsResponse::DescribedGroup>;
   Group* group = find(id);
-  effects.answer(std::move(answer), group == nullptr ? Error::groupIdNotFound : Response(group->classic->describe()));
+  if (group == nullptr) {
+    effects.answer(std::move(answer), failure(Error::groupIdNotFound, "Group {} not found.", id));
+  } else if (group->consumer) {
+    effects.answer(std::move(answer), failure(Error::groupIdNotFound, "Group {} is not a classic group.", id));
+  } else {
+    effects.answer(std::move(answer), group->classic->describe());
+  }
   settle(id, effects);
 }
 
 void Groups::deleteGroup(const std::string& id, Answer<Left> answer, Effects& effects) {
   Group* group = find(id);
   if (group == nullptr) return effects.answer(std::move(answer), Error::groupIdNotFound);
-  if (!group->classic->isEmpty()) return effects.answer(std::move(answer), Error::nonEmptyGroup);
+  if (!group->isEmpty()) return effects.answer(std::move(answer), Error::nonEmptyGroup);
   for (const auto& [name, topic] : group->offsets.topics()) {
     for (const auto& entry : topic.entries) effects.records.push_back(offsetTombstone({id, name, entry.partition}));
   }
-  if (group->classic->isRecorded()) effects.records.push_back(groupTombstone(id));
+  if (group->consumer) {
+    group->consumer->forget(effects.records);
+  } else if (group->classic->isRecorded()) {
+    effects.records.push_back(groupTombstone(id));
+  }
   effects.answer(std::move(answer), Result<Left>());
   effects.after = group->written;
 }
 
 const std::deque<Rebalance>* Groups::history(const std::string& id) {
   Group* group = find(id);
-  return group == nullptr ? nullptr : &group->classic->history();
+  if (group == nullptr) return nullptr;
+  return group->consumer ? &group->consumer->history() : &group->classic->history();
 }
 
 // --- log
@@ -268,6 +368,8 @@ void Groups::apply(Bytes key, std::optional<Bytes> value, Revision revision) {
     applyOffset(*offset, value, revision);
   } else if (auto* group = std::get_if<GroupKey>(&*read)) {
     applyGroup(group->group, value, revision);
+  } else if (auto* consumer = std::get_if<ConsumerKey>(&*read)) {
+    applyConsumer(*consumer, value, revision);
   } else {
     ++counters_.unknown;
   }
@@ -281,7 +383,7 @@ void Groups::applyOffset(const OffsetKey& key, std::optional<Bytes> value, Revis
     if (group.offsets.find(key.topic, key.partition) != nullptr) --offsets_;
     group.offsets.remove(key.topic, key.partition);
     group.written = revision;
-    if (group.offsets.empty() && group.classic->isUnused()) drop(found);
+    if (group.isUnused()) drop(found);
     return;
   }
   auto read = readOffset(*value);
@@ -304,9 +406,9 @@ void Groups::applyGroup(const std::string& id, std::optional<Bytes> value, Revis
   if (!value) {
     auto found = groups_.find(id);
     if (found == groups_.end()) return;
-    if (found->second.offsets.empty()) return drop(found);
     found->second.classic.emplace(id, settings_);
     found->second.written = revision;
+    if (found->second.isUnused()) drop(found);
     return;
   }
   if (isLoaded_) {  // the group has been like this since it wrote the record
@@ -321,12 +423,58 @@ void Groups::applyGroup(const std::string& id, std::optional<Bytes> value, Revis
   findOrMake(id).classic.emplace(id, settings_, *read);
 }
 
+void Groups::applyConsumer(const ConsumerKey& key, std::optional<Bytes> value, Revision revision) {
+  using Kind = ConsumerKey::Kind;
+  if (key.kind == Kind::expression) return;  // what expressions match is found out anew
+  auto found = groups_.find(key.group);
+  if (!value && (found == groups_.end() || !found->second.consumer)) return;
+  Group& group = found == groups_.end() ? findOrMake(key.group) : found->second;
+  if (!group.consumer) group.consumer = std::make_unique<ConsumerGroup>(key.group, settings_);
+  group.written = revision;
+  ConsumerGroup& consumer = *group.consumer;
+  auto take = [&](auto read, auto take) {
+    if (read) {
+      take(&*read);
+    } else {
+      ++counters_.unknown;
+    }
+  };
+  switch (key.kind) {
+    case Kind::group:
+      if (value) {
+        take(readConsumer<wire::ConsumerGroupMetadataValue>(*value), [&](auto* read) { consumer.applyGroup(*read); });
+        return;
+      }
+      group.consumer = nullptr;
+      if (group.isUnused()) drop(groups_.find(key.group));
+      return;
+    case Kind::targetEpoch:
+      if (!value) return;  // goes with the group
+      return take(readConsumer<wire::ConsumerGroupTargetAssignmentMetadataValue>(*value),
+                  [&](auto* read) { consumer.applyTargetEpoch(*read); });
+    case Kind::member:
+      if (!value) return consumer.applyMember(key.member, nullptr);
+      return take(readConsumer<wire::ConsumerGroupMemberMetadataValue>(*value),
+                  [&](auto* read) { consumer.applyMember(key.member, read); });
+    case Kind::target:
+      if (!value) return consumer.applyTarget(key.member, nullptr);
+      return take(readConsumer<wire::ConsumerGroupTargetAssignmentMemberValue>(*value),
+                  [&](auto* read) { consumer.applyTarget(key.member, read); });
+    case Kind::current:
+      if (!value) return consumer.applyCurrent(key.member, nullptr);
+      return take(readConsumer<wire::ConsumerGroupCurrentMemberAssignmentValue>(*value),
+                  [&](auto* read) { consumer.applyCurrent(key.member, read); });
+    case Kind::expression: return;
+  }
+}
+
 void Groups::loaded(const Now& now) {
   isLoaded_ = true;
   nextSweep_ = now.instant + settings_.offsetsCheckEvery;
   for (auto& [id, group] : groups_) {
     group.classic->restart(now);
-    group.wake = group.classic->deadline();
+    if (group.consumer) group.consumer->restart(now);
+    group.wake = group.consumer ? group.consumer->deadline() : group.classic->deadline();
     if (group.wake) wakes_.emplace(*group.wake, id);
   }
   // What was deleted while nobody was here is found by the first sweep.
@@ -351,6 +499,12 @@ void Groups::expire(const Now& now, Effects& effects) {
     wakes_.erase(wakes_.begin());
     Group& group = groups_.at(id);
     group.wake.reset();
+    if (group.consumer) {
+      int32_t epoch = group.consumer->epoch();
+      group.consumer->expire(now, writer(effects), effects);
+      if (group.consumer->epoch() != epoch) ++counters_.rebalances;
+      return settle(id, effects);
+    }
     bool wasRebalancing = group.classic->state() == ClassicGroup::State::preparingRebalance;
     group.classic->expire(now, effects);
     if (!wasRebalancing && group.classic->state() == ClassicGroup::State::preparingRebalance) ++counters_.rebalances;
@@ -373,14 +527,15 @@ void Groups::expire(const Now& now, Effects& effects) {
 void Groups::sweep(const std::string& id, Group& group, const Now& now, Effects& effects) {
   const ClassicGroup& classic = *group.classic;
   const int64_t retention = settings_.offsetsRetention / 1ms;
-  const bool isSimple = classic.protocolType().empty();
+  const bool isSimple = !group.consumer && classic.protocolType().empty();
+  const WallMs emptySince = group.consumer ? group.consumer->emptySince() : classic.stateSince();
   size_t kept = 0;
   for (const auto& [name, topic] : group.offsets.topics()) {
     bool isGone = !topic.id.isZero() && now.image.wasDeleted(topic.id);
     for (const auto& entry : topic.entries) {
-      WallMs from = isSimple || classic.stateSince().value() < 0 ? entry.committed : classic.stateSince();
+      WallMs from = isSimple || emptySince.value() < 0 ? entry.committed : emptySince;
       bool isOld = entry.expires.value() >= 0 ? now.wall >= entry.expires : now.wall - from >= retention;
-      if (isGone || (classic.isEmpty() && isOld)) {
+      if (isGone || (group.isEmpty() && isOld)) {
         effects.records.push_back(offsetTombstone({id, name, entry.partition}));
         ++counters_.expired;
       } else {
@@ -388,8 +543,9 @@ void Groups::sweep(const std::string& id, Group& group, const Now& now, Effects&
       }
     }
   }
-  bool isOver = classic.isEmpty() && kept == 0 && now.wall - classic.stateSince() >= retention;
-  if (isOver && classic.isRecorded()) effects.records.push_back(groupTombstone(id));
+  bool isOver = group.isEmpty() && kept == 0 && now.wall - emptySince >= retention;
+  if (isOver && group.consumer) group.consumer->forget(effects.records);
+  if (isOver && !group.consumer && classic.isRecorded()) effects.records.push_back(groupTombstone(id));
   if (effects.records.empty()) return;
   effects.notes.push_back({"offsets-expired", fmt::format("{}: {} of {} records removed", id, effects.records.size(),
                                                           effects.records.size() + kept)});

@@ -12,6 +12,7 @@
 
 #include "coordinator/classic_group.h"
 #include "coordinator/committed_offsets.h"
+#include "coordinator/consumer_group.h"
 #include "coordinator/state_machine.h"
 #include "wire/describe_groups_response.h"
 #include "wire/list_groups_request.h"
@@ -48,14 +49,20 @@ class Groups final : public StateMachine {
   void leave(const std::string& group, const MemberIdentities& members, const Now& now,
              Answer<wire::LeaveGroupResponse> answer, Effects& effects);
 
+  // The consumer protocol (KIP-848): everything a member does is a heartbeat.
+  void consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbeatRequest asked, const Now& now,
+                         Answer<wire::ConsumerGroupHeartbeatResponse> answer, Effects& effects);
+  void describeConsumer(const std::string& group, const Now& now,
+                        Answer<wire::ConsumerGroupDescribeResponse::DescribedGroup> answer, Effects& effects);
+
   // The topics of a commit carry names and, where known, ids; the handler has seen to both. Partitions it has refused
   // already are not in it.
-  void commit(wire::OffsetCommitRequest asked, const Now& now, Answer<wire::OffsetCommitResponse> answer,
-              Effects& effects);
+  void commit(wire::OffsetCommitRequest asked, int16_t version, const Now& now,
+              Answer<wire::OffsetCommitResponse> answer, Effects& effects);
   using FetchGroup = wire::OffsetFetchRequest::OffsetFetchRequestGroup;
   using FetchedGroup = wire::OffsetFetchResponse::OffsetFetchResponseGroup;
   void fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup> answer, Effects& effects);
-  void deleteOffsets(const wire::OffsetDeleteRequest& asked, Answer<wire::OffsetDeleteResponse> answer,
+  void deleteOffsets(const wire::OffsetDeleteRequest& asked, const Now& now, Answer<wire::OffsetDeleteResponse> answer,
                      Effects& effects);
 
   void list(const wire::ListGroupsRequest& filter, Answer<std::vector<wire::ListGroupsResponse::ListedGroup>> answer,
@@ -79,8 +86,11 @@ class Groups final : public StateMachine {
  private:
   struct Group {
     Group(const std::string& id, const GroupSettings& settings) : classic(std::in_place, id, settings) {}
-    std::optional<ClassicGroup> classic;
+    std::optional<ClassicGroup> classic;      // always there; unused while the group is in the consumer protocol
+    std::unique_ptr<ConsumerGroup> consumer;  // null: it is not
     CommittedOffsets offsets;
+    bool isEmpty() const { return consumer ? consumer->isEmpty() : classic->isEmpty(); }
+    bool isUnused() const { return classic->isUnused() && !consumer && offsets.empty(); }
     Revision written = 0;         // of its latest record
     std::optional<Instant> wake;  // its entry in wakes_
   };
@@ -89,6 +99,12 @@ class Groups final : public StateMachine {
   Group& findOrMake(const std::string& id);
   void applyOffset(const struct OffsetKey& key, std::optional<Bytes> value, Revision revision);
   void applyGroup(const std::string& id, std::optional<Bytes> value, Revision revision);
+  void applyConsumer(const struct ConsumerKey& key, std::optional<Bytes> value, Revision revision);
+  // Takes a record into the batch and applies it at once.
+  ConsumerGroup::Write writer(Effects& effects);
+  // A group without members changes its protocol when somebody comes with the other one. False: it has members.
+  bool becomeClassic(const std::string& id, Effects& effects);
+  bool becomeConsumer(const std::string& id, Effects& effects);
   // After a step on the group: when it wants to be woken, or that it is no more.
   void settle(const std::string& id, Effects& effects);
   void drop(std::map<std::string, Group>::iterator at);

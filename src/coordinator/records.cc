@@ -2,6 +2,12 @@
 
 #include "base/check.h"
 #include "wire/codec.h"
+#include "wire/consumer_group_current_member_assignment_key.h"
+#include "wire/consumer_group_member_metadata_key.h"
+#include "wire/consumer_group_metadata_key.h"
+#include "wire/consumer_group_regular_expression_key.h"
+#include "wire/consumer_group_target_assignment_member_key.h"
+#include "wire/consumer_group_target_assignment_metadata_key.h"
 #include "wire/group_metadata_key.h"
 #include "wire/legacy_offset_commit_key.h"
 #include "wire/offset_commit_key.h"
@@ -43,7 +49,81 @@ Result<M> readValue(Bytes value) {
   return wire::decode<M>(reader, version);
 }
 
+template <class Key>
+Buffer consumerKeyOf(std::string_view group) {
+  return keyOf(Key{.groupId = std::string(group)});
+}
+template <class Key>
+Buffer consumerKeyOf(std::string_view group, std::string_view member) {
+  return keyOf(Key{.groupId = std::string(group), .memberId = std::string(member)});
+}
+
+template <class Key>
+Result<GroupRecordKey> readConsumerKey(ByteReader& reader, ConsumerKey::Kind kind) {
+  auto read = wire::decode<Key>(reader, 0);
+  if (!read) return read.failure();
+  ConsumerKey key{.kind = kind, .group = std::move(read->groupId)};
+  if constexpr (requires { read->memberId; }) key.member = std::move(read->memberId);
+  if constexpr (requires { read->regularExpression; }) key.member = std::move(read->regularExpression);
+  return GroupRecordKey(std::move(key));
+}
+
+template <class Topics>
+void write(const Assignment& assignment, Topics& into) {
+  for (const auto& [topic, partitions] : assignment) {
+    auto& row = into.emplace_back();
+    row.topicId = topic;
+    row.partitions.assign(partitions.begin(), partitions.end());
+    if constexpr (requires { row.assignmentEpochs; }) row.assignmentEpochs.reset();
+  }
+}
+
+using ConsumerMetadataKey = wire::ConsumerGroupMetadataKey;
+using MemberKey = wire::ConsumerGroupMemberMetadataKey;
+using TargetEpochKey = wire::ConsumerGroupTargetAssignmentMetadataKey;
+using TargetKey = wire::ConsumerGroupTargetAssignmentMemberKey;
+using CurrentKey = wire::ConsumerGroupCurrentMemberAssignmentKey;
+using ExpressionKey = wire::ConsumerGroupRegularExpressionKey;
+
 }  // namespace
+
+LogRecord consumerGroupRecord(std::string_view group, const wire::ConsumerGroupMetadataValue& value) {
+  return {consumerKeyOf<ConsumerMetadataKey>(group), encoded(value, 0, 0)};
+}
+LogRecord consumerGroupTombstone(std::string_view group) {
+  return {consumerKeyOf<ConsumerMetadataKey>(group), std::nullopt};
+}
+LogRecord memberRecord(std::string_view group, std::string_view member,
+                       const wire::ConsumerGroupMemberMetadataValue& value) {
+  return {consumerKeyOf<MemberKey>(group, member), encoded(value, 0, 0)};
+}
+LogRecord memberTombstone(std::string_view group, std::string_view member) {
+  return {consumerKeyOf<MemberKey>(group, member), std::nullopt};
+}
+LogRecord targetEpochRecord(std::string_view group, const wire::ConsumerGroupTargetAssignmentMetadataValue& value) {
+  return {consumerKeyOf<TargetEpochKey>(group), encoded(value, 0, 0)};
+}
+LogRecord targetEpochTombstone(std::string_view group) { return {consumerKeyOf<TargetEpochKey>(group), std::nullopt}; }
+LogRecord targetRecord(std::string_view group, std::string_view member, const Assignment& assignment) {
+  wire::ConsumerGroupTargetAssignmentMemberValue value;
+  write(assignment, value.topicPartitions);
+  return {consumerKeyOf<TargetKey>(group, member), encoded(value, 0, 0)};
+}
+LogRecord targetTombstone(std::string_view group, std::string_view member) {
+  return {consumerKeyOf<TargetKey>(group, member), std::nullopt};
+}
+LogRecord currentRecord(std::string_view group, std::string_view member, const CurrentAssignment& assignment) {
+  wire::ConsumerGroupCurrentMemberAssignmentValue value;
+  value.memberEpoch = assignment.epoch;
+  value.previousMemberEpoch = assignment.previousEpoch;
+  value.state = assignment.state;
+  write(assignment.assigned, value.assignedPartitions);
+  write(assignment.pending, value.partitionsPendingRevocation);
+  return {consumerKeyOf<CurrentKey>(group, member), encoded(value, 0, 0)};
+}
+LogRecord currentTombstone(std::string_view group, std::string_view member) {
+  return {consumerKeyOf<CurrentKey>(group, member), std::nullopt};
+}
 
 LogRecord offsetRecord(const OffsetKey& key, const wire::OffsetCommitValue& value) {
   int16_t version = value.expireTimestamp >= 0 ? kExpiringOffsetVersion : kOffsetVersion;
@@ -74,11 +154,28 @@ Result<GroupRecordKey> readGroupKey(Bytes key) {
       if (!read) return read.failure();
       return GroupRecordKey(GroupKey{std::move(read->group)});
     }
+    case ConsumerMetadataKey::kRecordType:
+      return readConsumerKey<ConsumerMetadataKey>(reader, ConsumerKey::Kind::group);
+    case MemberKey::kRecordType: return readConsumerKey<MemberKey>(reader, ConsumerKey::Kind::member);
+    case TargetEpochKey::kRecordType: return readConsumerKey<TargetEpochKey>(reader, ConsumerKey::Kind::targetEpoch);
+    case TargetKey::kRecordType: return readConsumerKey<TargetKey>(reader, ConsumerKey::Kind::target);
+    case CurrentKey::kRecordType: return readConsumerKey<CurrentKey>(reader, ConsumerKey::Kind::current);
+    case ExpressionKey::kRecordType: return readConsumerKey<ExpressionKey>(reader, ConsumerKey::Kind::expression);
     default: return GroupRecordKey();
   }
 }
 
 Result<wire::OffsetCommitValue> readOffset(Bytes value) { return readValue<wire::OffsetCommitValue>(value); }
 Result<wire::GroupMetadataValue> readGroup(Bytes value) { return readValue<wire::GroupMetadataValue>(value); }
+
+template <class Value>
+Result<Value> readConsumer(Bytes value) {
+  return readValue<Value>(value);
+}
+template Result<wire::ConsumerGroupMetadataValue> readConsumer(Bytes);
+template Result<wire::ConsumerGroupMemberMetadataValue> readConsumer(Bytes);
+template Result<wire::ConsumerGroupTargetAssignmentMetadataValue> readConsumer(Bytes);
+template Result<wire::ConsumerGroupTargetAssignmentMemberValue> readConsumer(Bytes);
+template Result<wire::ConsumerGroupCurrentMemberAssignmentValue> readConsumer(Bytes);
 
 }  // namespace mq::coordinator

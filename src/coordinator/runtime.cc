@@ -150,11 +150,12 @@ void Runtime::perform(Effects effects) {
     after = ++written_;
     WallMs at = wall_.now();
     record::BatchBuilder builder;
-    for (const LogRecord& record : effects.records) {
+    for (size_t i = 0; i < effects.records.size(); ++i) {
+      const LogRecord& record = effects.records[i];
       std::optional<Bytes> value;
       if (record.value) value = Bytes(*record.value);
       builder.add({.timestamp = at, .key = Bytes(record.key), .value = value, .headers = {}});
-      machine_->apply(record.key, value, after);
+      if (i >= effects.applied) machine_->apply(record.key, value, after);
     }
     append(after, builder.build(workspace_));
   }
@@ -246,7 +247,7 @@ void Runtime::timeIsUp() {
     shard_.log().warning("coordinator-commit-slow", "{}: {} answers given up: not committed within {} ms",
                          options_.name, given, options_.commitWithin / 1ms);
   }
-  Effects effects;
+  Effects effects{.revision = written_ + 1};
   machine_->expire(now(), effects);
   perform(std::move(effects));
 }

@@ -50,7 +50,7 @@ class Runtime {
   // Decides and performs. Only while active; `decide` gets the machine as it was made.
   template <class Machine, class Decide>
   void step(Decide decide) {
-    Effects effects;
+    Effects effects{.revision = written_ + 1};
     decide(static_cast<Machine&>(*machine_), now(), effects);
     perform(std::move(effects));
   }

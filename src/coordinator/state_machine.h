@@ -70,6 +70,8 @@ class Answer {
 // What a step leads to.
 struct Effects {
   std::vector<LogRecord> records;  // one batch: all or none
+  Revision revision = 0;           // that these records will have
+  size_t applied = 0;              // of them, by the machine itself, where a decision builds on those before it
   // The revision whose commit the answers of a step without records wait for: that of what they tell.
   Revision after = 0;
   std::vector<std::move_only_function<void()>> answers;

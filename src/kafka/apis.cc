@@ -9,6 +9,10 @@
 #include "wire/alter_configs_response.h"
 #include "wire/api.h"
 #include "wire/api_versions_request.h"
+#include "wire/consumer_group_describe_request.h"
+#include "wire/consumer_group_describe_response.h"
+#include "wire/consumer_group_heartbeat_request.h"
+#include "wire/consumer_group_heartbeat_response.h"
 #include "wire/create_partitions_request.h"
 #include "wire/create_partitions_response.h"
 #include "wire/create_topics_request.h"
@@ -167,6 +171,10 @@ constexpr std::array kServed = {
     row<OffsetDeleteRequest>("OffsetDelete", serve<OffsetDeleteRequest, offsetDelete>),
     row<DescribeClusterRequest>("DescribeCluster", serve<DescribeClusterRequest, describeCluster>),
     row<DescribeProducersRequest>("DescribeProducers", serve<DescribeProducersRequest, describeProducers>),
+    row<ConsumerGroupHeartbeatRequest>("ConsumerGroupHeartbeat",
+                                       serve<ConsumerGroupHeartbeatRequest, consumerGroupHeartbeat>),
+    row<ConsumerGroupDescribeRequest>("ConsumerGroupDescribe",
+                                      serve<ConsumerGroupDescribeRequest, consumerGroupDescribe>),
     row<ListConfigResourcesRequest>("ListConfigResources", serve<ListConfigResourcesRequest, listConfigResources>),
     row<DescribeTopicPartitionsRequest>("DescribeTopicPartitions",
                                         serve<DescribeTopicPartitionsRequest, describeTopicPartitions>),

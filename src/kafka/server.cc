@@ -152,6 +152,11 @@ Co<Result<ProducerId>> Server::nextProducerId() {
   co_return ProducerId(nextProducerId_++);
 }
 
+bool Server::hasConsumerProtocol() const {
+  auto level = image().features().find("group.version");
+  return level != image().features().end() && level->second >= 1;
+}
+
 Co<Result<metadata::TopicRef>> Server::offsetsTopic() {
   using coordinator::kOffsetsTopic;
   if (metadata::TopicRef topic = image().topic(kOffsetsTopic)) co_return topic;

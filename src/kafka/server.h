@@ -74,6 +74,8 @@ class Server {
   // An idempotent producer's id, out of the block this shard holds.
   Co<Result<ProducerId>> nextProducerId();
 
+  // Whether group.version is at 1 or above: members may take up the consumer protocol (KIP-848).
+  bool hasConsumerProtocol() const;
   // __consumer_offsets, which the first call makes.
   Co<Result<metadata::TopicRef>> offsetsTopic();
 

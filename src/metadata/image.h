@@ -57,6 +57,16 @@ struct Listener {
   friend bool operator==(const Listener&, const Listener&) = default;
 };
 
+// What a cluster can be told to do otherwise, by levels: a new cluster begins with the highest, one that was made by an
+// earlier version stays where it is. 0: off.
+struct Feature {
+  std::string_view name;
+  int16_t levelMax = 0;
+};
+inline constexpr Feature kFeatures[] = {
+    {"group.version", 1},  // 1: the consumer protocol of KIP-848
+};
+
 struct Broker {
   NodeId id = kNoNode;
   Uuid incarnation;    // another one with each start of the process

@@ -8,6 +8,9 @@
 #include "storage/shard_logs.h"
 
 namespace mq::storage {
+namespace {
+constexpr Duration kListAgainAfter = 1s;
+}
 
 Log::Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSettings settings, RecoveredLog recovered)
     : home_(home),
@@ -133,7 +136,17 @@ void Log::synced() {
                        listing_ = false;
                        dropWaiters(Offset(0), reason);
                        checkIdle();
+                       listAgainLater();
                      }));
+}
+
+// There was no space for the list. What was appended stays, and its producer may send nothing but the same again, which
+// is no reason for another sync.
+void Log::listAgainLater() {
+  if (offline_) return;
+  tasks_.add(home_.shard.after(kListAgainAfter).then([this] {
+    if (!listed_ && !removed_ && !offline_ && !closing_) home_.syncs.request(*this);
+  }));
 }
 
 void Log::syncFailed(const kj::Exception& reason) {

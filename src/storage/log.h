@@ -238,6 +238,7 @@ class Log final : private Syncable {
   void syncFailed(const kj::Exception& reason) override;
   bool hasUnsynced() const;
   std::vector<FileRef> unsyncedFiles();
+  void listAgainLater();
   void advanceDurable();
   void dropWaiters(Offset from, const kj::Exception& reason);
   void armFlushTimer();

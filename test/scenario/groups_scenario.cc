@@ -1,18 +1,27 @@
 // Scenarios of consumer groups: each command is one step of the Groups machine; its records are printed and applied,
 // its answers printed as they leave. Nothing waits for a disk here: the runtime's part is tested with real nodes.
 //
-//   settings KEY=MS|N ...              initial-delay, session-min, session-max, retention, check, max-size,
-//   metadata-max topic NAME | drop NAME             in the image; made anew it has another id join GROUP WHO [id=M]
-//   [instance=I] [session=MS] [rebalance=MS] [type=T] [v=N] [reason=R] PROTOCOL=DATA ... sync GROUP WHO [id=M]
-//   [instance=I] [gen=N] [type=T] [protocol=P] [M=ASSIGNMENT ...] beat GROUP WHO [id=M] [instance=I] [gen=N] leave
-//   GROUP [id=M] [instance=I] [; ...] commit GROUP [id=M] [instance=I] [gen=N] [retention=MS]
-//   TOPIC-PARTITION=OFFSET[@EPOCH][:METADATA] ... fetch GROUP [TOPIC-PARTITION ...]  without any: all forget GROUP
-//   TOPIC-PARTITION ...   OffsetDelete list [state=S] [type=T] | describe GROUP | delete GROUP | history GROUP pass MS
-//   time passes, in the steps that the machine asks for restart                            the machine is thrown away
-//   and made anew from what was written log                                the records as a compacted log holds them
+// clang-format off
+//   settings KEY=MS|N ...              initial-delay, session-min, session-max, retention, check, max-size, metadata-max,
+//                                      consumer-session, consumer-max-size
+//   topic NAME [PARTITIONS] | drop NAME | grow NAME PARTITIONS      in the image; made anew a topic has another id
+//   join GROUP WHO [id=M] [instance=I] [session=MS] [rebalance=MS] [type=T] [v=N] [reason=R] PROTOCOL=DATA ...
+//   sync GROUP WHO [id=M] [instance=I] [gen=N] [type=T] [protocol=P] [M=ASSIGNMENT ...]
+//   beat GROUP WHO [id=M] [instance=I] [gen=N]
+//   leave GROUP [id=M] [instance=I] [; ...]
+//   hb GROUP WHO [epoch=N] [instance=I] [rebalance=MS] [topics=T,...] [regex=R] [assignor=A] [owned=T:0,1;U:2] [v=N]
+//                                      ConsumerGroupHeartbeat of member WHO; without epoch= the one it was last told
+//   commit GROUP [v=N] [id=M] [instance=I] [gen=N] [retention=MS] TOPIC-PARTITION=OFFSET[@EPOCH][:METADATA] ...
+//   fetch GROUP [TOPIC-PARTITION ...]  without any: all
+//   forget GROUP TOPIC-PARTITION ...   OffsetDelete
+//   list [state=S] [type=T] | describe GROUP | consumer GROUP | delete GROUP | history GROUP
+//   pass MS                            time passes, in the steps that the machine asks for
+//   restart                            the machine is thrown away and made anew from what was written
+//   log                                the records as a compacted log holds them
 //
 // WHO names the client; its member id is printed as @WHO (@WHO2 the second one it gets) and is what id= takes.
-// Without id= a client sends the id it was last given; id=- sends none.
+// Without id= a client sends the id it was last given; id=- sends none. In the consumer protocol WHO is the member id.
+// clang-format on
 #include <fmt/ranges.h>
 
 #include <charconv>
@@ -84,7 +93,7 @@ TopicWord topicOf(std::string_view word) {
   return {std::string(word.substr(0, dash)), static_cast<int32_t>(numberOf(word.substr(dash + 1)))};
 }
 
-std::string text(Bytes bytes) { return std::string(asText(bytes)); }
+std::string plainText(Bytes bytes) { return std::string(asText(bytes)); }
 
 class GroupsWorld {
  public:
@@ -143,19 +152,21 @@ class GroupsWorld {
 
   void perform(Effects&& effects) {
     for (const auto& note : effects.notes) print("note {}: {}", note.event, named(note.text));
-    for (const LogRecord& record : effects.records) {
+    if (!effects.records.empty()) ++revision_;
+    for (size_t i = 0; i < effects.records.size(); ++i) {
+      const LogRecord& record = effects.records[i];
       print("wrote {}", named(describe(record)));
-      log_[text(record.key)] = record;
+      log_[plainText(record.key)] = record;
       std::optional<Bytes> value;
       if (record.value) value = Bytes(*record.value);
-      groups_->apply(record.key, value, ++revision_);
+      if (i >= effects.applied) groups_->apply(record.key, value, revision_);
     }
     for (auto& answer : effects.answers) answer();
   }
 
   template <class Ask>
   void ask(Ask ask) {
-    Effects effects;
+    Effects effects{.revision = revision_ + 1};
     ask(effects);
     perform(std::move(effects));
   }
@@ -170,6 +181,7 @@ class GroupsWorld {
       return fmt::format("{}: {} epoch {} \"{}\"{}", name, value->offset, value->leaderEpoch, value->metadata,
                          value->expireTimestamp >= 0 ? " expires" : "");
     }
+    if (auto* consumer = std::get_if<ConsumerKey>(&*key)) return describe(*consumer, record);
     const auto& group = std::get<GroupKey>(*key);
     if (!record.value) return fmt::format("group {} deleted", group.group);
     auto value = readGroup(*record.value);
@@ -178,17 +190,59 @@ class GroupsWorld {
                     value->protocolType, value->protocol.value_or("none"), value->leader.value_or("none"));
     for (const auto& member : value->members) {
       line += fmt::format(", {}{} reads \"{}\" gets \"{}\"", member.memberId,
-                          member.groupInstanceId ? "/" + *member.groupInstanceId : "", text(member.subscription),
-                          text(member.assignment));
+                          member.groupInstanceId ? "/" + *member.groupInstanceId : "", plainText(member.subscription),
+                          plainText(member.assignment));
     }
     return line;
+  }
+
+  static std::string describe(const ConsumerKey& key, const LogRecord& record) {
+    using Kind = ConsumerKey::Kind;
+    static constexpr const char* kNames[] = {"group", "member", "target epoch", "target", "current", "expression"};
+    std::string name = fmt::format("consumer {} {}{}{}", kNames[static_cast<int>(key.kind)], key.group,
+                                   key.member.empty() ? "" : " ", key.member);
+    if (!record.value) return name + " deleted";
+    Bytes value = *record.value;
+    auto list = [](const auto& topics) {  // topics by the number of their id
+      std::string text;
+      for (const auto& topic : topics)
+        text += fmt::format(" {}:{}", topic.topicId.bytes[15], fmt::join(topic.partitions, ","));
+      return text.empty() ? std::string(" nothing") : text;
+    };
+    switch (key.kind) {
+      case Kind::group:
+        return fmt::format("{}: epoch {}", name, readConsumer<wire::ConsumerGroupMetadataValue>(value)->epoch);
+      case Kind::member: {
+        auto read = readConsumer<wire::ConsumerGroupMemberMetadataValue>(value);
+        return fmt::format("{}{}: reads {} /{}/", name, read->instanceId ? "/" + *read->instanceId : "",
+                           fmt::join(read->subscribedTopicNames, ","), read->subscribedTopicRegex.value_or("null"));
+      }
+      case Kind::targetEpoch:
+        return fmt::format("{}: {}", name,
+                           readConsumer<wire::ConsumerGroupTargetAssignmentMetadataValue>(value)->assignmentEpoch);
+      case Kind::target:
+        return fmt::format("{}:{}", name,
+                           list(readConsumer<wire::ConsumerGroupTargetAssignmentMemberValue>(value)->topicPartitions));
+      case Kind::current: {
+        auto read = readConsumer<wire::ConsumerGroupCurrentMemberAssignmentValue>(value);
+        static constexpr const char* kStates[] = {"stable", "unrevoked", "unreleased"};
+        return fmt::format("{}: epoch {} after {} {} has{} gives back{}", name, read->memberEpoch,
+                           read->previousMemberEpoch, kStates[read->state], list(read->assignedPartitions),
+                           list(read->partitionsPendingRevocation));
+      }
+      case Kind::expression: return name;
+    }
+    return name;
   }
 
   void run(const std::string& line) {
     Command command(line);
     const std::string& verb = command.verb;
     if (verb == "settings") return set(command);
-    if (verb == "topic") return addTopic(command.word(0));
+    if (verb == "topic") return addTopic(command);
+    if (verb == "grow") return grow(command.word(0), static_cast<int32_t>(numberOf(command.word(1))));
+    if (verb == "hb") return heartbeat(command);
+    if (verb == "consumer") return describeConsumer(command.word(0));
     if (verb == "drop") return dropTopic(command.word(0));
     if (verb == "join") return join(command);
     if (verb == "sync") return sync(command);
@@ -225,6 +279,10 @@ class GroupsWorld {
         settings_.offsetsCheckEvery = durationOf(value);
       else if (name == "max-size")
         settings_.sizeMax = static_cast<int32_t>(numberOf(value));
+      else if (name == "consumer-session")
+        settings_.consumerSession = durationOf(value);
+      else if (name == "consumer-max-size")
+        settings_.consumerSizeMax = static_cast<int32_t>(numberOf(value));
       else if (name == "metadata-max")
         settings_.metadataBytesMax = static_cast<int32_t>(numberOf(value));
       else
@@ -239,7 +297,8 @@ class GroupsWorld {
     image_ = metadata::apply(image_, records, entry_, 1).image;
   }
 
-  void addTopic(const std::string& name);
+  void addTopic(const Command& command);
+  void grow(const std::string& name, int32_t partitions);
   void dropTopic(const std::string& name);
 
   void join(Command& command) {
@@ -267,8 +326,89 @@ class GroupsWorld {
                                            result->protocolName.value_or("none"), result->leader, result->memberId);
             if (result->skipAssignment) line += " skip-assignment";
             for (const auto& member : result->members)
-              line += fmt::format(", {} \"{}\"", member.memberId, text(member.metadata));
+              line += fmt::format(", {} \"{}\"", member.memberId, plainText(member.metadata));
             print("{}", named(line));
+          },
+          effects);
+    });
+  }
+
+  // " t:0,1"
+  std::string text(const TopicId& id, const std::vector<int32_t>& partitions) const {
+    auto topic = image_->topic(id);
+    return fmt::format(" {}:{}", topic ? topic->name : "gone", fmt::join(partitions, ","));
+  }
+
+  void heartbeat(Command& command) {
+    wire::ConsumerGroupHeartbeatRequest asked;
+    asked.groupId = command.word(0);
+    std::string who = command.word(1);
+    Caller caller{who, "/host", 1};
+    if (auto version = command.take("v")) caller.version = static_cast<int16_t>(numberOf(*version));
+    asked.memberId = who == "-" ? "" : who;
+    auto epoch = command.take("epoch");
+    asked.memberEpoch = epoch ? static_cast<int32_t>(numberOf(*epoch)) : epochs_[who];
+    asked.instanceId = command.take("instance");
+    if (auto rebalance = command.take("rebalance"))
+      asked.rebalanceTimeoutMs = static_cast<int32_t>(numberOf(*rebalance));
+    if (auto topics = command.take("topics")) {
+      asked.subscribedTopicNames.emplace();
+      std::istringstream in(*topics);
+      for (std::string name; std::getline(in, name, ',');) asked.subscribedTopicNames->push_back(name);
+    }
+    asked.subscribedTopicRegex = command.take("regex");
+    asked.serverAssignor = command.take("assignor");
+    if (auto owned = command.take("owned")) {
+      asked.topicPartitions.emplace();
+      std::istringstream in(*owned);
+      for (std::string item; std::getline(in, item, ';');) {
+        size_t colon = item.find(':');
+        auto& topic = asked.topicPartitions->emplace_back();
+        topic.topicId = image_->topic(item.substr(0, colon))->id;
+        std::istringstream numbers(item.substr(colon + 1));
+        for (std::string number; std::getline(numbers, number, ',');)
+          topic.partitions.push_back(static_cast<int32_t>(numberOf(number)));
+      }
+    }
+    ask([&](Effects& effects) {
+      groups_->consumerHeartbeat(
+          caller, std::move(asked), now(),
+          [this, who](Result<wire::ConsumerGroupHeartbeatResponse> result) {
+            if (!result) return print("hb {}: {} {}", who, result.failure().error, result.failure().message);
+            epochs_[who] = result->memberEpoch;
+            std::string line = fmt::format("hb {}: epoch {}", who, result->memberEpoch);
+            if (result->assignment) {
+              line += " has";
+              for (const auto& topic : result->assignment->topicPartitions)
+                line += text(topic.topicId, topic.partitions);
+              if (result->assignment->topicPartitions.empty()) line += " nothing";
+            }
+            print("{}", line);
+          },
+          effects);
+    });
+  }
+
+  void describeConsumer(const std::string& id) {
+    ask([&](Effects& effects) {
+      groups_->describeConsumer(
+          id, now(),
+          [this](Result<wire::ConsumerGroupDescribeResponse::DescribedGroup> result) {
+            if (!result) return print("{} {}", result.failure().error, result.failure().message);
+            print("{}: {} epoch {} target {} {}", result->groupId, result->groupState, result->groupEpoch,
+                  result->assignmentEpoch, result->assignorName);
+            for (const auto& member : result->members) {
+              std::string line = fmt::format("  {}{} epoch {} reads {}", member.memberId,
+                                             member.instanceId ? "/" + *member.instanceId : "", member.memberEpoch,
+                                             fmt::join(member.subscribedTopicNames, ","));
+              if (member.subscribedTopicRegex) line += " /" + *member.subscribedTopicRegex + "/";
+              line += " has";
+              for (const auto& topic : member.assignment.topicPartitions) line += text(topic.topicId, topic.partitions);
+              line += ", target";
+              for (const auto& topic : member.targetAssignment.topicPartitions)
+                line += text(topic.topicId, topic.partitions);
+              print("{}", line);
+            }
           },
           effects);
     });
@@ -290,7 +430,7 @@ class GroupsWorld {
           std::move(asked), now(),
           [this, who](Result<wire::SyncGroupResponse> result) {
             if (!result) return print("sync {}: {}", who, result.failure().error);
-            print("sync {}: \"{}\"", who, text(result->assignment));
+            print("sync {}: \"{}\"", who, plainText(result->assignment));
           },
           effects);
     });
@@ -338,6 +478,7 @@ class GroupsWorld {
 
   void commit(Command& command) {
     wire::OffsetCommitRequest asked;
+    auto version = static_cast<int16_t>(numberOf(command.take("v").value_or("8")));
     asked.groupId = command.word(0);
     asked.memberId = idOf(command.take("id").value_or(""));
     asked.groupInstanceId = command.take("instance");
@@ -363,7 +504,7 @@ class GroupsWorld {
     }
     ask([&](Effects& effects) {
       groups_->commit(
-          std::move(asked), now(),
+          std::move(asked), version, now(),
           [this](Result<wire::OffsetCommitResponse> result) {
             if (!result) return print("commit: {}", result.failure().error);
             for (const auto& topic : result->topics)
@@ -408,7 +549,7 @@ class GroupsWorld {
     }
     ask([&](Effects& effects) {
       groups_->deleteOffsets(
-          asked,
+          asked, now(),
           [this](Result<wire::OffsetDeleteResponse> result) {
             if (!result) return print("forget: {}", result.failure().error);
             for (const auto& topic : result->topics)
@@ -446,7 +587,7 @@ class GroupsWorld {
             for (const auto& member : result->members)
               print("  {}{} {} {} reads \"{}\" has \"{}\"", named(member.memberId),
                     member.groupInstanceId ? "/" + *member.groupInstanceId : "", member.clientId, member.clientHost,
-                    text(member.memberMetadata), text(member.memberAssignment));
+                    plainText(member.memberMetadata), plainText(member.memberAssignment));
           },
           effects);
     });
@@ -505,14 +646,24 @@ class GroupsWorld {
   std::map<std::string, std::string> names_;  // member id → @WHO
   std::map<std::string, std::string> last_;   // WHO → its latest id
   std::map<std::string, int> given_;
+  std::map<std::string, int32_t> epochs_;  // of members in the consumer protocol
   std::string out_;
   std::unique_ptr<Groups> groups_;  // last: what waits in it prints
 };
 
-void GroupsWorld::addTopic(const std::string& name) {
+void GroupsWorld::addTopic(const Command& command) {
+  const std::string name = command.word(0);
   Uuid id;
   id.bytes[15] = static_cast<uint8_t>(++topics_);
   change(metadata::TopicRecord{.topicId = id, .name = name});
+  if (command.plain.size() > 1) grow(name, static_cast<int32_t>(numberOf(command.word(1))));
+}
+
+void GroupsWorld::grow(const std::string& name, int32_t partitions) {
+  auto topic = image_->topic(name);
+  metadata::PartitionsRecord record{.topicId = topic->id, .first = topic->partitionCount()};
+  for (int32_t i = topic->partitionCount(); i < partitions; ++i) record.partitions.emplace_back();
+  change(std::move(record));
 }
 
 void GroupsWorld::dropTopic(const std::string& name) {

@@ -12,11 +12,12 @@ namespace mq::kafka {
 namespace {
 
 // Kafka's own name for how far a cluster's metadata has come. Tools look for it, so the level of the release whose
-// protocol this is stands here; nothing depends on it. Not listed: group.version, transaction.version and
-// share.version, by which clients take up protocols that are not served.
+// protocol this is stands here; nothing depends on it. Not listed: transaction.version and share.version, by which
+// clients take up protocols that are not served.
 constexpr std::string_view kMetadataVersion = "metadata.version";
 constexpr int16_t kMetadataLevel = 33;    // 4.4-IV2
 constexpr int16_t kMetadataLevelMin = 7;  // 3.3-IV3
+constexpr int16_t kRangeFromZeroFrom = 4;
 
 // [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?
 bool isSoftwareName(std::string_view text) {
@@ -67,7 +68,12 @@ kj::Promise<Response> apiVersions(Request& request) {
       {.name = std::string(kMetadataVersion), .minVersion = kMetadataLevelMin, .maxVersion = kMetadataLevel});
   for (const auto& [name, level] : image.features()) {
     response.finalizedFeatures.push_back({.name = name, .maxVersionLevel = level, .minVersionLevel = level});
-    response.supportedFeatures.push_back({.name = name, .minVersion = 1, .maxVersion = level});
+  }
+  // Earlier clients take a range that begins with 0 for a mistake.
+  for (const metadata::Feature& feature : metadata::kFeatures) {
+    if (request.version >= kRangeFromZeroFrom)
+      response.supportedFeatures.push_back(
+          {.name = std::string(feature.name), .minVersion = 0, .maxVersion = feature.levelMax});
   }
   return respond(request, response);
 }

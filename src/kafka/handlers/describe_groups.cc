@@ -28,7 +28,7 @@ Co<Described> describeGroup(Request& request, std::string id, bool operations) {
     described.groupState = kDead;
     if (request.version >= kNotFoundFrom) {
       described.errorCode = Error::groupIdNotFound;
-      described.errorMessage = fmt::format("Group {} not found.", id);
+      described.errorMessage = found.failure().message;
     }
   } else {
     described.errorCode = found.failure().error;

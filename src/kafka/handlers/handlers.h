@@ -6,6 +6,10 @@
 namespace mq::wire {
 struct AlterConfigsRequest;
 struct AlterConfigsResponse;
+struct ConsumerGroupDescribeRequest;
+struct ConsumerGroupDescribeResponse;
+struct ConsumerGroupHeartbeatRequest;
+struct ConsumerGroupHeartbeatResponse;
 struct CreatePartitionsRequest;
 struct CreatePartitionsResponse;
 struct CreateTopicsRequest;
@@ -75,6 +79,10 @@ wire::DescribeTopicPartitionsResponse describeTopicPartitions(Request& request,
 wire::ListConfigResourcesResponse listConfigResources(Request& request, wire::ListConfigResourcesRequest asked);
 
 Co<wire::AlterConfigsResponse> alterConfigs(Request& request, wire::AlterConfigsRequest asked);
+Co<wire::ConsumerGroupDescribeResponse> consumerGroupDescribe(Request& request,
+                                                              wire::ConsumerGroupDescribeRequest asked);
+Co<wire::ConsumerGroupHeartbeatResponse> consumerGroupHeartbeat(Request& request,
+                                                                wire::ConsumerGroupHeartbeatRequest asked);
 Co<wire::CreatePartitionsResponse> createPartitions(Request& request, wire::CreatePartitionsRequest asked);
 Co<wire::CreateTopicsResponse> createTopics(Request& request, wire::CreateTopicsRequest asked);
 Co<wire::DeleteGroupsResponse> deleteGroups(Request& request, wire::DeleteGroupsRequest asked);

@@ -65,11 +65,12 @@ Co<Committed> offsetCommit(Request& request, wire::OffsetCommitRequest asked) {
   };
   if (parts.places.empty() && !parts.response.topics.empty()) co_return std::move(parts.response);
   std::string group = parts.asked.groupId;
-  auto committed = co_await atCoordinator<Committed>(
-      request.server, group,
-      [asked = std::move(parts.asked)](auto& groups, const auto& now, auto answer, auto& effects) mutable {
-        groups.commit(std::move(asked), now, std::move(answer), effects);
-      });
+  auto committed =
+      co_await atCoordinator<Committed>(request.server, group,
+                                        [asked = std::move(parts.asked), version = request.version](
+                                            auto& groups, const auto& now, auto answer, auto& effects) mutable {
+                                          groups.commit(std::move(asked), version, now, std::move(answer), effects);
+                                        });
   size_t place = 0;
   if (committed) {
     for (const auto& topic : committed->topics) {

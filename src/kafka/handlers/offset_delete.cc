@@ -26,8 +26,9 @@ Co<Deleted> offsetDelete(Request& request, wire::OffsetDeleteRequest asked) {
     }
   }
   auto deleted = co_await atCoordinator<Deleted>(
-      request.server, asked.groupId, [known = std::move(known)](auto& groups, const auto&, auto answer, auto& effects) {
-        groups.deleteOffsets(known, std::move(answer), effects);
+      request.server, asked.groupId,
+      [known = std::move(known)](auto& groups, const auto& now, auto answer, auto& effects) {
+        groups.deleteOffsets(known, now, std::move(answer), effects);
       });
   if (!deleted) {
     response.topics.clear();

@@ -54,6 +54,7 @@ Co<Fetched> fetchGroup(Request& request, Group asked) {
     response.errorCode = fetched.failure().error;
     co_return response;
   }
+  response.errorCode = fetched->errorCode;
   response.topics = std::move(fetched->topics);
   if (isById) {  // of all topics: what has no id cannot be told
     std::erase_if(response.topics, [](const auto& topic) { return topic.topicId.isZero(); });

@@ -30,6 +30,21 @@ void GroupHistory::assigned(const std::string& group, int32_t generation, const 
   }
 }
 
+void GroupHistory::owns(const std::string& group, const std::string& member, const std::vector<int32_t>& partitions,
+                        Instant now, Instant until) {
+  std::erase_if(holders_,
+                [&](const auto& entry) { return entry.first.first == group && entry.second.member == member; });
+  for (int32_t partition : partitions) {
+    ++assignments_;
+    Holder& holder = holders_[{group, partition}];
+    if (!holder.member.empty() && now < holder.until) {
+      violated("two-owners: partition {} of {} was given to {}, and {} still has it", partition, group, member,
+               holder.member);
+    }
+    holder = {member, until};
+  }
+}
+
 void GroupHistory::committing(const std::string& group, int32_t partition, int64_t offset) {
   Progress& progress = progress_[{group, partition}];
   progress.sent = std::max(progress.sent, offset);

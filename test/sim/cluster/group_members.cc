@@ -2,7 +2,11 @@
 
 #include <kj/debug.h>
 
+#include <algorithm>
+
 #include "answers.h"
+#include "wire/consumer_group_heartbeat_request.h"
+#include "wire/consumer_group_heartbeat_response.h"
 #include "wire/create_topics_request.h"
 #include "wire/create_topics_response.h"
 #include "wire/find_coordinator_request.h"
@@ -222,6 +226,152 @@ class Member {
   std::map<int32_t, int64_t> positions_;
 };
 
+// In the consumer protocol. Its session on the broker is longer than this member's own patience: it takes itself for
+// out before anybody else can be given what it has.
+class Consumer {
+ public:
+  Consumer(Workload& workload, GroupHistory& groups, std::string group, std::optional<std::string> instance)
+      : w_(workload),
+        groups_(groups),
+        random_(workload.random.fork()),
+        client_(workload.shard, workload.broker),
+        group_(std::move(group)),
+        instance_(std::move(instance)) {
+    start();
+  }
+
+  Co<void> run() {
+    while (!w_.stopping) {
+      co_await pause(20, 300);
+      if (epoch_ > 0 && w_.shard.now() - heardAt_ > kGivesUp) out();
+      bool isThere = false;
+      co_await attempted(findCoordinator(client_, group_).then([&isThere](bool found) { isThere = found; }));
+      if (!isThere) continue;
+      switch (random_.below(40)) {
+        case 0: co_await attempted(beat(instance_ && random_.chance(1, 2) ? -2 : -1)); break;
+        case 1:  // vanishes; another process comes in its place
+          client_.close("crash");
+          out();
+          start();
+          break;
+        case 2: co_await pause(500, 6000); break;
+        default: co_await attempted(beat(epoch_)); break;
+      }
+      if (epoch_ > 0 && random_.chance(1, 2)) co_await attempted(commit());
+    }
+    if (epoch_ > 0 && random_.chance(1, 2)) co_await attempted(beat(-1));
+    out();
+  }
+
+ private:
+  static constexpr Duration kGivesUp = 2s;
+
+  kj::Promise<void> pause(uint64_t from, uint64_t to) {
+    return w_.shard.after(Duration(std::chrono::milliseconds(random_.between(from, to))));
+  }
+  void start() { id_ = Uuid::random(random_.next(), random_.next()).toString(); }
+  void out() {
+    epoch_ = 0;
+    owned_.clear();
+    positions_.clear();
+    groups_.owns(group_, id_, {}, w_.shard.now(), w_.shard.now());
+  }
+
+  Co<void> beat(int32_t epoch) {
+    if (epoch < 0 && epoch_ == 0) co_return;
+    wire::ConsumerGroupHeartbeatRequest request{.groupId = group_, .memberId = id_, .memberEpoch = epoch};
+    request.instanceId = instance_;
+    request.rebalanceTimeoutMs = 3000;
+    request.subscribedTopicNames = {std::string(kGroupTopic)};
+    request.topicPartitions.emplace();
+    if (!owned_.empty()) request.topicPartitions->push_back({.topicId = topic_, .partitions = owned_});
+    if (epoch <= 0) request.topicPartitions->clear();
+    if (epoch < 0) out();  // gives everything back before it says so
+    Instant asked = w_.shard.now();
+    auto answer = co_await client_.call(std::move(request), 1, kPatience);
+    const auto& told = answer.message;
+    if (told.errorCode != Error::none) {
+      switch (told.errorCode) {
+        case Error::fencedMemberEpoch:
+        case Error::unknownMemberId:
+        case Error::fencedInstanceId: out(); break;
+        case Error::unreleasedInstanceId: break;  // until the session of the one before ends
+        default:
+          if (!isAway(told.errorCode))
+            unexpected("ConsumerGroupHeartbeat", told.errorCode, told.errorMessage.value_or(""));
+      }
+      co_return;
+    }
+    if (epoch < 0) {
+      if (!instance_) start();
+      co_return;
+    }
+    // An answer from before it gave up is about a life that is over.
+    if (epoch > 0 && epoch_ == 0) co_return;
+    heardAt_ = asked;
+    epoch_ = told.memberEpoch;
+    if (!told.assignment) {
+      groups_.owns(group_, id_, owned_, w_.shard.now(), heardAt_ + kGivesUp);
+      co_return;
+    }
+    std::vector<int32_t> owned;
+    for (const auto& topic : told.assignment->topicPartitions) {
+      topic_ = topic.topicId;
+      owned = topic.partitions;
+    }
+    std::erase_if(positions_,
+                  [&](const auto& entry) { return std::find(owned.begin(), owned.end(), entry.first) == owned.end(); });
+    owned_ = owned;
+    groups_.owns(group_, id_, owned, w_.shard.now(), heardAt_ + kGivesUp);
+  }
+
+  Co<void> commit() {
+    std::vector<int32_t> fresh;
+    for (int32_t partition : owned_)
+      if (!positions_.contains(partition)) fresh.push_back(partition);
+    if (!fresh.empty()) {
+      auto offsets = co_await readCommitted(client_, groups_, group_, fresh);
+      if (!offsets) co_return;
+      for (auto [partition, offset] : *offsets) positions_[partition] = offset;
+    }
+    wire::OffsetCommitRequest request{.groupId = group_, .generationIdOrMemberEpoch = epoch_, .memberId = id_};
+    request.groupInstanceId = instance_;
+    auto& topic = request.topics.emplace_back();
+    topic.name = kGroupTopic;
+    for (auto& [partition, position] : positions_) {
+      position = std::max<int64_t>(position, 0) + static_cast<int64_t>(random_.between(1, 20));
+      topic.partitions.push_back({.partitionIndex = partition, .committedOffset = position, .committedMetadata = ""});
+    }
+    if (topic.partitions.empty() || epoch_ == 0) co_return;
+    auto sent = topic.partitions;
+    for (const auto& partition : sent) groups_.committing(group_, partition.partitionIndex, partition.committedOffset);
+    auto answer = co_await client_.call(std::move(request), 9, kPatience);
+    const auto& told = answer.message.topics.at(0).partitions;
+    for (size_t i = 0; i < told.size(); ++i) {
+      Error error = told[i].errorCode;
+      if (error == Error::none) {
+        groups_.committed(group_, sent[i].partitionIndex, sent[i].committedOffset);
+      } else if (error != Error::staleMemberEpoch && error != Error::unknownMemberId &&
+                 error != Error::groupIdNotFound && !isAway(error)) {
+        unexpected("OffsetCommit", error);
+      }
+    }
+  }
+
+  Workload& w_;
+  GroupHistory& groups_;
+  Prng random_;
+  KafkaClient client_;
+  const std::string group_;
+  const std::optional<std::string> instance_;
+  std::string id_;
+  int32_t epoch_ = 0;
+  Instant heardAt_;
+  TopicId topic_;
+  std::vector<int32_t> owned_;
+  std::map<int32_t, int64_t> positions_;
+};
+
 }  // namespace
 
 Co<void> prepareGroups(Workload& w) {
@@ -240,6 +390,12 @@ Co<void> prepareGroups(Workload& w) {
 Co<void> memberUntilStopped(Workload& w, GroupHistory& groups, std::string group, std::optional<std::string> instance) {
   Member member(w, groups, std::move(group), std::move(instance));
   co_await member.run();
+}
+
+Co<void> consumerUntilStopped(Workload& w, GroupHistory& groups, std::string group,
+                              std::optional<std::string> instance) {
+  Consumer consumer(w, groups, std::move(group), std::move(instance));
+  co_await consumer.run();
 }
 
 namespace {

@@ -13,6 +13,9 @@ Co<void> prepareGroups(Workload& workload);
 // A member of `group` in the classic protocol; `instance`: a static one.
 Co<void> memberUntilStopped(Workload& workload, GroupHistory& groups, std::string group,
                             std::optional<std::string> instance);
+// The same in the consumer protocol.
+Co<void> consumerUntilStopped(Workload& workload, GroupHistory& groups, std::string group,
+                              std::optional<std::string> instance);
 // Commits without a member id, ever higher, and reads back. The only one in its group.
 Co<void> commitUntilStopped(Workload& workload, GroupHistory& groups, std::string group);
 // All that was committed, once everything is at rest.

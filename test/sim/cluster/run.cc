@@ -47,6 +47,7 @@ class Cluster {
     set("metadata.log.max.record.bytes.between.snapshots", std::to_string(random_.between(1000, 100'000)));
     set("offsets.topic.num.partitions", std::to_string(random_.between(1, 4)));
     set("group.min.session.timeout.ms", "1000");
+    set("group.consumer.session.timeout.ms", "4000");
     set("group.initial.rebalance.delay.ms", std::to_string(random_.chance(1, 2) ? 0 : random_.between(1, 2000)));
     set("log.scrub.bytes.per.second", std::to_string(random_.between(0, 1'000'000)));
     auto config = config::BrokerConfig::load(input);
@@ -269,6 +270,14 @@ class Cluster {
         std::optional<std::string> instance;
         if (random_.chance(1, 4)) instance = fmt::format("instance{}", member);
         actors.push_back(memberUntilStopped(w, groups_, groupNames_.back(), std::move(instance)));
+      }
+    }
+    for (uint64_t group = random_.between(0, 1); group > 0; --group) {
+      groupNames_.push_back(fmt::format("consumers{}", group));
+      for (uint64_t member = random_.between(1, 4); member > 0; --member) {
+        std::optional<std::string> instance;
+        if (random_.chance(1, 4)) instance = fmt::format("instance{}", member);
+        actors.push_back(consumerUntilStopped(w, groups_, groupNames_.back(), std::move(instance)));
       }
     }
     for (uint64_t simple = random_.between(0, 2); simple > 0; --simple) {

@@ -4,6 +4,12 @@
 #include <map>
 
 #include "test_server.h"
+#include "wire/api_versions_request.h"
+#include "wire/api_versions_response.h"
+#include "wire/consumer_group_describe_request.h"
+#include "wire/consumer_group_describe_response.h"
+#include "wire/consumer_group_heartbeat_request.h"
+#include "wire/consumer_group_heartbeat_response.h"
 #include "wire/create_topics_request.h"
 #include "wire/create_topics_response.h"
 #include "wire/delete_groups_request.h"
@@ -358,6 +364,91 @@ TEST_CASE("groups: offsets of a deleted topic are gone, also when it is made ane
   one.topics.emplace();
   one.topics->push_back({.name = topic, .partitionIndexes = {0}});
   CHECK(client.call(one, 5).topics.at(0).partitions.at(0).committedOffset == -1);
+}
+
+TEST_CASE("ConsumerGroupHeartbeat, ConsumerGroupDescribe: a member's life in each version") {
+  Client client(server());
+  std::string topic = newTopicName();
+  TopicId id = newTopic(client, topic, 2);
+  for (int16_t version = 0; version <= 1; ++version) {
+    CAPTURE(version);
+    std::string group = newGroup();
+    awaitCoordinator(client, group);
+    wire::ConsumerGroupHeartbeatRequest beat{.groupId = group, .rebalanceTimeoutMs = 1000};
+    if (version >= 1) beat.memberId = "chosen-by-me";
+    beat.subscribedTopicNames = {topic};
+    beat.topicPartitions.emplace();
+    auto joined = client.call(beat, version);
+    REQUIRE(joined.errorCode == Error::none);
+    REQUIRE(joined.memberId);
+    if (version >= 1) CHECK(*joined.memberId == "chosen-by-me");
+    CHECK(joined.memberEpoch == 1);
+    CHECK(joined.heartbeatIntervalMs == 5000);
+    REQUIRE(joined.assignment);
+    REQUIRE(joined.assignment->topicPartitions.size() == 1);
+    CHECK(joined.assignment->topicPartitions[0].topicId == id);
+    CHECK(joined.assignment->topicPartitions[0].partitions == std::vector<int32_t>{0, 1});
+
+    wire::ConsumerGroupHeartbeatRequest again{.groupId = group, .memberId = *joined.memberId, .memberEpoch = 1};
+    auto alive = client.call(again, version);
+    CHECK(alive.errorCode == Error::none);
+    CHECK(!alive.assignment);
+    again.memberEpoch = 7;
+    auto fenced = client.call(again, version);
+    CHECK(fenced.errorCode == Error::fencedMemberEpoch);
+    CHECK(fenced.errorMessage);
+
+    auto described = client.call(wire::ConsumerGroupDescribeRequest{.groupIds = {group, "never-seen"}}, version);
+    REQUIRE(described.groups.size() == 2);
+    CHECK(described.groups[0].groupState == "Stable");
+    CHECK(described.groups[0].assignorName == "uniform");
+    REQUIRE(described.groups[0].members.size() == 1);
+    CHECK(described.groups[0].members[0].assignment.topicPartitions.at(0).topicName == topic);
+    CHECK(described.groups[0].members[0].memberType == (version >= 1 ? 1 : -1));
+    CHECK(described.groups[1].errorCode == Error::groupIdNotFound);
+    CHECK(described.groups[1].errorMessage == "Group never-seen not found.");
+    auto asClassic = client.call(wire::DescribeGroupsRequest{.groups = {group}}, 6);
+    CHECK(asClassic.groups.at(0).errorCode == Error::groupIdNotFound);
+
+    // Offsets go with the member's epoch.
+    auto commit = commitRequest(group, topic, id, 5);
+    commit.memberId = *joined.memberId;
+    commit.generationIdOrMemberEpoch = 1;
+    CHECK(client.call(commit, 9).topics.at(0).partitions.at(0).errorCode == Error::none);
+    commit.generationIdOrMemberEpoch = 2;
+    CHECK(client.call(commit, 9).topics.at(0).partitions.at(0).errorCode == Error::staleMemberEpoch);
+    wire::OffsetFetchRequest fetch;
+    auto& one = fetch.groups.emplace_back();
+    one.groupId = group;
+    one.memberId = *joined.memberId;
+    one.memberEpoch = 2;
+    one.topics.reset();
+    CHECK(client.call(fetch, 9).groups.at(0).errorCode == Error::staleMemberEpoch);
+    fetch.groups[0].memberEpoch = 1;
+    CHECK(client.call(fetch, 9).groups.at(0).topics.at(0).partitions.at(0).committedOffset == 5);
+
+    again.memberEpoch = -1;
+    CHECK(client.call(again, version).memberEpoch == -1);
+    auto listed = client.call(wire::ListGroupsRequest{.typesFilter = {"consumer"}}, 5);
+    CHECK(std::any_of(listed.groups.begin(), listed.groups.end(),
+                      [&](const auto& row) { return row.groupId == group && row.groupState == "Empty"; }));
+    CHECK(client.call(wire::DeleteGroupsRequest{.groupsNames = {group}}, 2).results.at(0).errorCode == Error::none);
+  }
+}
+
+TEST_CASE("ApiVersions: group.version is finalized at 1, its range is told from version 4 on") {
+  Client client(server());
+  for (int16_t version = 3; version <= 4; ++version) {
+    CAPTURE(version);
+    wire::ApiVersionsRequest ask{.clientSoftwareName = "test", .clientSoftwareVersion = "1"};
+    auto told = client.call(ask, version);
+    auto named = [](const auto& feature) { return feature.name == "group.version"; };
+    auto finalized = std::find_if(told.finalizedFeatures.begin(), told.finalizedFeatures.end(), named);
+    REQUIRE(finalized != told.finalizedFeatures.end());
+    CHECK(finalized->maxVersionLevel == 1);
+    auto supported = std::find_if(told.supportedFeatures.begin(), told.supportedFeatures.end(), named);
+    CHECK((supported != told.supportedFeatures.end()) == (version >= 4));
+  }
 }
 
 TEST_CASE("FindCoordinator: one, many, and kinds that are not served") {

@@ -288,6 +288,43 @@ TEST_CASE("LogShard: a sync that fails takes the directory offline once, for goo
   runOn(world, node, body);
 }
 
+TEST_CASE(
+    "LogDirectory: a first append that could not be listed for lack of space becomes durable once there is some") {
+  sim::SimWorld world({.seed = 9});
+  sim::SimNode& node = world.addNode();
+  auto body = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.tuning.freeBytesMin = 0;
+    options.reserveBytes = 0;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    Log* log = co_await life.open("t", plainSettings());
+    int refused = 0;
+    node.disk().setFault([&](sim::DiskOperation operation, const std::string& path) {
+      if (operation != sim::DiskOperation::write || path.find("/data/partitions") == path.npos) return 0;
+      ++refused;
+      return ENOSPC;
+    });
+    co_await put(*log, makeBatch({.records = 2, .producer = ProducerId(5), .epoch = 0, .sequence = 0}));
+    co_await world.sleep(100ms);
+    CHECK(refused > 0);
+    CHECK(log->durableEnd() == Offset(0));
+    node.disk().setFault(nullptr);
+    // Nothing more is appended: what the producer sends again is a duplicate.
+    Buffer again = makeBatch({.records = 2, .producer = ProducerId(5), .epoch = 0, .sequence = 0});
+    auto there = co_await log->append({.bytes = again});
+    REQUIRE(there.has_value());
+    CHECK(there->duplicate);
+    co_await world.sleep(3s);
+    CHECK(log->durableEnd() == Offset(2));
+    co_await logs.close();
+    co_await directory.close();
+  };
+  runOn(world, node, body);
+}
+
 TEST_CASE("LogDirectory: below the free-disk floor appends are refused and reads go on; with space back they resume") {
   sim::SimWorld world({.seed = 4});
   sim::SimNode& node = world.addNode();
