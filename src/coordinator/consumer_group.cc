@@ -357,6 +357,24 @@ Result<Response> ConsumerGroup::leave(const wire::ConsumerGroupHeartbeatRequest&
   return response;
 }
 
+Error ConsumerGroup::removeMember(const wire::LeaveGroupRequest::MemberIdentity& asked, const Now& now,
+                                  const Write& write, Effects& effects) {
+  std::string id = asked.memberId;
+  if (asked.groupInstanceId) {
+    auto holder = instances_.find(*asked.groupInstanceId);
+    if (holder == instances_.end()) return Error::unknownMemberId;
+    if (!id.empty() && holder->second != id) return Error::fencedInstanceId;
+    id = holder->second;
+  }
+  if (!members_.contains(id)) return Error::unknownMemberId;
+  remove(id, write);
+  bump(fmt::format("member {} was removed{}", id, asked.reason && !asked.reason->empty() ? ": " + *asked.reason : ""),
+       hashOf(now.image), now, write, effects);
+  if (members_.empty()) emptySince_ = now.wall;
+  settleHistory(now, effects);
+  return Error::none;
+}
+
 void ConsumerGroup::remove(const std::string& id, const Write& write) {
   const std::string member = id;  // `id` may lie in what goes
   write(currentTombstone(id_, member));

@@ -58,6 +58,9 @@ class ConsumerGroup {
   Result<wire::ConsumerGroupHeartbeatResponse> heartbeat(const Caller& caller,
                                                          const wire::ConsumerGroupHeartbeatRequest& asked,
                                                          const Now& now, const Write& write, Effects& effects);
+  // LeaveGroup: an administrator removes a member, by its id or, if static, by its instance alone.
+  Error removeMember(const wire::LeaveGroupRequest::MemberIdentity& asked, const Now& now, const Write& write,
+                     Effects& effects);
   // Whether a commit, or a read of offsets, may be taken from that member at that epoch; -1 and no member: a tool.
   Error admitCommit(const std::string& member, int32_t epoch) const;
   Error admitFetch(const std::optional<std::string>& member, int32_t epoch) const;

@@ -98,7 +98,11 @@ void Groups::leave(const std::string& id, const MemberIdentities& members, const
   Group* group = find(id);
   wire::LeaveGroupResponse response;
   for (const auto& member : members) {
-    if (group != nullptr) {
+    if (group != nullptr && group->consumer) {
+      response.members.push_back({.memberId = member.memberId,
+                                  .groupInstanceId = member.groupInstanceId,
+                                  .errorCode = group->consumer->removeMember(member, now, writer(effects), effects)});
+    } else if (group != nullptr) {
       response.members.push_back(group->classic->leave(member, now, effects));
     } else {
       response.members.push_back({.memberId = member.memberId,
