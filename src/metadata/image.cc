@@ -348,7 +348,7 @@ Record recordOf(const Broker& broker) {
 
 std::vector<Record> recordsOf(const Image& image) {
   std::vector<Record> records;
-  if (!image.clusterId().isZero()) {
+  if (!image.clusterId().isZero() || !image.voters().empty()) {
     ClusterRecord cluster;
     cluster.clusterId = image.clusterId();
     for (auto& voter : image.voters()) cluster.voters.push_back({voter.id.value(), voter.directory, {}});
