@@ -116,6 +116,12 @@ class Consumer {
       return false;
     }
     if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      if (message.err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET) {
+        fail(exitFailed,
+             "{}-{}: the next record to read is gone: it was removed before it was read, or the topic was deleted and "
+             "made again",
+             rd_kafka_topic_name(topic_.get()), message.partition);
+      }
       // Leader changes and lost connections are retried by the library; what arrives here is final for the partition.
       fail(exitCodeOf(message.err), "{}-{}: {}", rd_kafka_topic_name(topic_.get()), message.partition,
            describeError(message.err, static_cast<const char*>(message.payload)));

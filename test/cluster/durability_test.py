@@ -1,8 +1,10 @@
 """kill -9 under load: nothing acknowledged is lost or doubled, offsets are dense, and the next start comes up by itself."""
 import json
 import os
+import random
 import shutil
 import struct
+import subprocess
 import unittest
 
 import crash
@@ -89,6 +91,64 @@ def test_indexes_are_a_cache():
             for offset in (0, 1, 9999, 19999):
                 line = node.mq("consume", "t", "-o", f"{offset}:{offset + 1}").stdout
                 assert int(line) == offset, (name, offset, line)
+
+
+def appended_at(client, topic, end):
+    """The time of each record, which is that of its batch."""
+    stamps = []
+    while len(stamps) < end:
+        _, _, data = client.fetch(topic, 0, len(stamps))
+        at = 0
+        while at + 61 <= len(data):
+            base, length = struct.unpack_from(">qi", data, at)
+            last, _, stamp = struct.unpack_from(">iqq", data, at + 23)
+            stamps += [stamp] * (base + last + 1 - len(stamps))
+            at += 12 + length
+    return stamps
+
+
+def test_offsets_by_time_are_those_of_the_log_with_indexes_and_without():
+    random.seed(30)
+    with Node() as node:
+        times = []  # by offset
+        with Client(node.port) as client:
+            assert client.create_topic("t", 1, internal_segment_bytes=20_000, index_interval_bytes=500, compression_type="producer",
+                                       message_timestamp_after_max_ms=(1 << 63) - 1) == 0
+            assert client.create_topic("appended", 1, internal_segment_bytes=20_000, message_timestamp_type="LogAppendTime") == 0
+            for number in range(400):
+                # Ever later, but back and forth, within a batch too.
+                some = [1_700_000_000_000 + number * 1000 + random.randrange(-20_000, 20_000) for _ in range(random.randrange(1, 6))]
+                data = batch([os.urandom(60) for _ in some], some, compress=number % 2 == 0)
+                for topic in ("t", "appended"):
+                    client.send(produce(topic, 0, data, -1, number))
+                    assert produced(client.receive())[1] == 0
+                times += some
+
+        def by_time(client, topic, wanted):
+            return [client.offset(topic, 0, time) for time in wanted]
+
+        asked = [min(times) - 1, min(times), max(times), max(times) + 1] + random.sample(times, 150) + [t + 1 for t in random.sample(times, 150)]
+        expected = [(0, next((offset for offset, time in enumerate(times) if time >= wanted), -1)) for wanted in asked]
+        with Client(node.port) as client:
+            assert by_time(client, "t", asked) == expected
+            stamps = appended_at(client, "appended", len(times))
+            asked_appended = stamps[::10] + [stamps[-1] + 1]
+            expected_appended = [(0, stamps.index(stamp)) for stamp in stamps[::10]] + [(0, -1)]
+            assert by_time(client, "appended", asked_appended) == expected_appended
+        node.stop()
+        removed = [path for suffix in ("index", "timeindex") for path in node.data.glob(f"*-0/*.{suffix}")]
+        assert len(removed) > 8, removed
+        for path in removed:
+            path.unlink()
+        node.start()
+        with Client(node.port) as client:
+            assert by_time(client, "t", asked) == expected
+            assert by_time(client, "appended", asked_appended) == expected_appended
+        for wanted, (_, offset) in list(zip(asked, expected))[4:8]:
+            line = subprocess.run(["kcat", "-b", node.address, "-C", "-t", "t", "-p", "0", "-o", f"s@{wanted}", "-c", "1", "-e", "-q", "-f", "%o\n"],
+                                  capture_output=True, text=True, timeout=20).stdout
+            assert line == f"{offset}\n", (wanted, offset, line)
+            assert json.loads(node.mq("consume", "t", "-o", f"s@{wanted}", "-n", "1", "-e", "-J").stdout)["offset"] == offset
 
 
 def test_a_missing_segment_is_an_error_not_a_gap():

@@ -3,8 +3,10 @@ import os
 import socket
 import struct
 import time
+import zlib
 
 from node import Node
+from records import Client, produce, produced, sealed
 from wire import Raw, eventually, frame, metadata_request
 
 
@@ -28,6 +30,21 @@ def test_http_tls_and_noise_are_closed_and_named_in_the_log():
         alive(node)
 
 
+def test_a_browser_in_a_loop_fills_neither_memory_nor_the_log_and_holds_nobody_up():
+    with Node() as node, Raw(node.port) as other:
+        alive(node)
+        before = node.rss_kb()
+        for number in range(1000):
+            with Raw(node.port) as client:
+                client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert client.closed()
+            if number % 100 == 0:
+                other.send(metadata_request(correlation=number))
+                assert struct.unpack(">i", other.receive()[:4])[0] == number
+        assert node.rss_kb() - before < 20_000, (before, node.rss_kb())
+        assert node.log_path.read_text().count("an HTTP request") < 500  # as many lines a second as anybody reads
+
+
 def test_a_huge_length_without_a_body_costs_nothing():
     with Node() as node:
         alive(node)
@@ -48,13 +65,20 @@ def test_unknown_requests_and_versions_close_but_api_versions_answers():
             with Raw(node.port) as client:
                 client.send(data)
                 assert client.closed()
-        for version in (0, 127):
+        # Who it was, and what was asked.
+        for part in ("127.0.0.1:", "API key 999 version 0", "API key 3 version 99"):
+            assert part in node.log(), (part, node.log())
+        for version in (0, 3, 4, 5, 127):
             with Raw(node.port) as client:
-                client.send(frame(18, version))
+                # From version 3 on the body has compact strings, and the answer compact arrays behind a header without tags.
+                flexible = 3 <= version <= 5
+                rest = {5: b"\0\xff\xff\xff\xff\0"}.get(version, b"\0")
+                client.send(frame(18, version, b"\x02a\x021" + rest if flexible else b"", flexible=flexible))
                 answer = client.receive()
                 assert answer[:4] == struct.pack(">i", 1)
-                error, count = struct.unpack(">hi", answer[4:10])
-                assert error == (35 if version else 0) and count >= 1
+                error, = struct.unpack(">h", answer[4:6])
+                count = answer[6] - 1 if flexible else struct.unpack(">i", answer[6:10])[0]
+                assert error == (35 if version == 127 else 0) and count >= 1, (version, answer[:12])
                 client.send(frame(18, 0, correlation=2))
                 assert client.receive()[:6] == struct.pack(">ih", 2, 0)
 
@@ -154,3 +178,38 @@ def test_clients_that_ask_and_never_read_cost_little_and_hold_nobody_up():
             for client in clients:
                 client.close()
         assert eventually(lambda: node.descriptors() < 60)
+
+
+def zeros_by_gzip(megabytes):
+    """Members of 16 MiB behind each other."""
+    packer = zlib.compressobj(9, wbits=31)
+    return (packer.compress(bytes(16 << 20)) + packer.flush()) * (megabytes // 16)
+
+
+def zeros_by_zstd(megabytes):
+    """One frame without its size, of blocks that say: this byte, 128 KiB times."""
+    blocks = megabytes * 8
+    block = b"".join(struct.pack("<I", (128 << 10) << 3 | 1 << 1 | last)[:3] + b"\0" for last in (0, 1))
+    return b"\x28\xb5\x2f\xfd\x00\x58" + block[:4] * (blocks - 1) + block[4:]
+
+
+def test_batches_that_expand_to_gigabytes_are_refused_for_little():
+    TOO_LARGE = 10
+    bombs = {"gzip": (1, zeros_by_gzip(960)), "snappy": (2, b"\xff\xff\xff\xff\x07\x00a"), "zstd": (4, zeros_by_zstd(4096))}
+    with Node() as node:
+        with Client(node.port) as client:
+            topics = {"as-sent": "producer", "unpacked": "uncompressed", "repacked": "lz4"}
+            for topic, kind in topics.items():
+                assert client.create_topic(topic, 1, compression_type=kind) == 0
+            assert client.create_topic("compacted", 1, cleanup_policy="compact") == 0
+            before = node.rss_kb()
+            for topic in (*topics, "compacted"):
+                for name, (codec, data) in bombs.items():
+                    data = sealed(data, 1, codec)
+                    assert len(data) < 1 << 20
+                    client.send(produce(topic, 0, data, -1, 1))
+                    assert produced(client.receive())[1] == TOO_LARGE, (topic, name)
+                assert client.offset(topic, 0, -1) == (0, 0) and client.offset(topic, 0, 0) == (0, -1)
+        # 128 MiB is what a batch may unpack to, one at a time on each of two shards; none of it stays.
+        assert node.rss_kb(peak=True) - before < 350_000 and node.rss_kb() - before < 50_000, (before, node.rss_kb(), node.rss_kb(peak=True))
+        alive(node)

@@ -82,9 +82,9 @@ class Node:
             raise AssertionError(f"mq {' '.join(arguments)}: exit {result.returncode}\n{result.stderr}\n--- node:\n{self.log()}")
         return result
 
-    def rss_kb(self):
+    def rss_kb(self, peak=False):
         for line in open(f"/proc/{self.process.pid}/status"):
-            if line.startswith("VmRSS"):
+            if line.startswith("VmHWM" if peak else "VmRSS"):
                 return int(line.split()[1])
 
     def descriptors(self):

@@ -37,13 +37,19 @@ def read_varint(data, at):
 
 
 def batch(values, timestamp, producer=-1, epoch=-1, sequence=-1, compress=False):
-    """One batch, its values as records without keys."""
+    """One batch, its values as records without keys; of one time, or a list of theirs."""
+    times = timestamp if isinstance(timestamp, list) else [timestamp] * len(values)
     records = bytearray()
     for delta, value in enumerate(values):
-        body = b"\0" + varint(0) + varint(delta) + varint(-1) + varint(len(value)) + value + varint(0)
+        body = b"\0" + varint(times[delta] - times[0]) + varint(delta) + varint(-1) + varint(len(value)) + value + varint(0)
         records += varint(len(body)) + body
     data = gzip.compress(bytes(records), 1) if compress else bytes(records)
-    tail = struct.pack(">hiqqqhii", 1 if compress else 0, len(values) - 1, timestamp, timestamp, producer, epoch, sequence, len(values)) + data
+    return sealed(data, len(values), 1 if compress else 0, times[0], max(times), producer, epoch, sequence)
+
+
+def sealed(data, count, attributes=0, first=0, last=0, producer=-1, epoch=-1, sequence=-1):
+    """A batch around the bytes of its records, whatever they are."""
+    tail = struct.pack(">hiqqqhii", attributes, count - 1, first, last, producer, epoch, sequence, count) + data
     return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
 
 

@@ -7,11 +7,12 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
 from node import MQ, Node, free_port
-from wire import Raw, fetch_request, metadata_request
+from wire import Raw, eventually, fetch_request, metadata_request
 
 
 def serve(*arguments, timeout=20, environment=None):
@@ -279,6 +280,45 @@ def test_a_topic_is_made_on_first_use_once_or_not_at_all():
         assert result.returncode != 0, result
         subprocess.run(["kcat", "-b", node.address, "-L", "-t", "nope"], capture_output=True, timeout=40)
         assert "nope" not in node.mq("topic", "list").stdout
+
+
+def test_a_topic_made_again_is_another_one_for_clients_that_go_on():
+    def lines_of(process, count):
+        got = []
+        reader = threading.Thread(target=lambda: got.extend(process.stdout.readline() for _ in range(count)), daemon=True)
+        reader.start()
+        reader.join(40)
+        return got
+
+    with Node("--set", "auto.create.topics.enable=true") as node:
+        node.mq("topic", "create", "t")
+        old = [f"old-{i}\n" for i in range(1000)]
+        new = [f"new-{i}\n" for i in range(10)]
+        node.mq("produce", "t", input="".join(old))
+        reader = subprocess.Popen([MQ, "consume", "t", "-b", node.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        writer = subprocess.Popen([MQ, "produce", "t", "-b", node.address], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert lines_of(reader, 1000) == old
+            writer.stdin.write("old-1000\n")
+            writer.stdin.flush()
+            assert lines_of(reader, 1) == ["old-1000\n"]
+            node.mq("topic", "delete", "t", "--yes")
+            time.sleep(1)  # they ask for it meanwhile, which must not bring it back
+            assert "t" not in node.mq("topic", "list").stdout.split()
+            assert eventually(lambda: not list(node.data.glob("t-*")))
+            node.mq("topic", "create", "t")
+            writer.stdin.write("".join(new))
+            writer.stdin.close()
+            assert writer.wait(40) == 0, writer.stderr.read()
+            # Its place is gone: that is told, not taken for the same place in another topic.
+            assert reader.wait(40) == 1 and "made again" in reader.stderr.read()
+            assert reader.stdout.read() == ""
+            for command in (["kcat", "-C", "-b", node.address, "-t", "t", "-e", "-q"], [MQ, "consume", "t", "-b", node.address, "-e"]):
+                assert subprocess.run(command, capture_output=True, text=True, timeout=40).stdout == "".join(new)
+        finally:
+            for process in (reader, writer):
+                process.kill()
+                process.wait()
 
 
 def test_every_effective_setting_tells_where_it_comes_from():

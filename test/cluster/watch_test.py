@@ -221,6 +221,15 @@ def test_every_metric_is_fed():
         assert abs(started - status.st_ctime) < 60, (started, status.st_ctime)
 
 
+def test_a_topic_is_a_label_by_its_name_as_it_is():
+    for name in ("a.b", "a_b", "__x", "x.-", "x" * 249):
+        with Watched() as node:
+            node.mq("topic", "create", name, "-p", "3")
+            produce(node, name, range(10))
+            samples = [(labels, value) for _, labels, value in node.metrics()["mq_log_append_records"]["samples"]]
+            assert samples == [({"topic": name}, 10)], samples
+
+
 def test_thousands_of_partitions_make_a_bounded_page():
     with Watched("--set", "metrics.series.max=2000") as node:
         for i in range(5):

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "batches.h"
@@ -66,6 +67,24 @@ TEST_CASE("ApiVersions: ranges are the table's, Produce listed from 0, unstable 
   CHECK(entryOf(response, 2)->minVersion <= 1);
   CHECK(entryOf(response, 22)->minVersion == 0);
   CHECK(entryOf(response, 1)->maxVersion >= 10);
+}
+
+TEST_CASE("ApiVersions: what clients of Kafka 2.1 speak is spoken, and ids are of use everywhere or nowhere") {
+  // The newest versions of that release (KIP-896: the oldest whose clients Kafka 4 serves).
+  const std::map<int16_t, int16_t> kThen = {{0, 7},  {1, 10}, {2, 4},  {3, 7},  {10, 2}, {18, 2}, {19, 3}, {20, 3},
+                                            {21, 1}, {22, 1}, {23, 2}, {32, 2}, {33, 1}, {35, 1}, {37, 1}};
+  Client client(sharedServer());
+  auto response = client.call(wire::ApiVersionsRequest{}, 2);
+  for (auto [key, version] : kThen) {
+    CAPTURE(key);
+    auto* entry = entryOf(response, key);
+    REQUIRE(entry != nullptr);
+    CHECK(entry->minVersion <= version);
+    CHECK(entry->maxVersion >= version);
+  }
+  // Produce, Fetch, Metadata and DeleteTopics by id.
+  for (auto [key, from] : std::map<int16_t, int16_t>{{0, 13}, {1, 13}, {3, 12}, {20, 6}})
+    CHECK(entryOf(response, key)->maxVersion >= from);
 }
 
 TEST_CASE("ApiVersions: names of software are checked from version 3 on, cluster and node from version 5 on") {
@@ -152,6 +171,9 @@ TEST_CASE("Metadata: first use makes a topic where that is on and asked for, onc
     CHECK(client.call(about({bad}), 12).topics.at(0).errorCode == Error::invalidTopicException);
   }
   CHECK(client.call(about({std::string(249, 'b')}), 12).topics.at(0).errorCode == Error::none);
+  CHECK(client.call(about({topic + ".x"}), 12).topics.at(0).errorCode == Error::none);
+  CHECK(client.call(about({topic + "_x"}), 12).topics.at(0).errorCode == Error::invalidTopicException);
+  CHECK(client.call(about({"__x" + topic}), 12).topics.at(0).errorCode == Error::none);
 }
 
 TEST_CASE("Metadata: with auto.create.topics.enable off nothing is made") {

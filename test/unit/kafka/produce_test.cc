@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "base/crc32c.h"
 #include "batches.h"
 #include "record/batch.h"
 #include "wire/metadata_request.h"
@@ -139,11 +140,64 @@ TEST_CASE("Produce: zstd below version 7 is refused, and a transaction that nobo
   Client client(sharedServer());
   std::string topic = createTopic(client);
   Buffer zstd = batchOf({"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, {.codec = record::Codec::zstd});
-  CHECK(produce(client, topic, 0, zstd, 6).errorCode == Error::unsupportedCompressionType);
-  CHECK(produce(client, topic, 0, zstd, 7).errorCode == Error::none);
+  for (int16_t version = 3; version <= 12; ++version) {
+    CAPTURE(version);
+    CHECK(produce(client, topic, 0, zstd, version).errorCode ==
+          (version < 7 ? Error::unsupportedCompressionType : Error::none));
+  }
   Buffer transactional =
       batchOf({"a"}, {.producerId = ProducerId(5), .producerEpoch = 0, .baseSequence = 0, .isTransactional = true});
   CHECK(produce(client, topic, 0, transactional).errorCode == Error::invalidTxnState);
+}
+
+TEST_CASE(
+    "Produce: of two batches, unknown formats and names that cannot be nothing is stored, and the next is served") {
+  Client client(sharedServer());
+  std::string topic = createTopic(client);
+  produce(client, topic, 0, batchOf({"first"}));
+  Buffer good = batchOf({"a"});
+  auto changed = [&](size_t at, uint8_t value) {
+    Buffer batch = good;
+    batch[at] = value;
+    storeBigEndian(batch.data() + 17, crc32c(Bytes(batch).subspan(21)));
+    return batch;
+  };
+  constexpr size_t kMagic = 16, kAttributes = 22, kLastDelta = 26, kCount = 60;
+  Buffer two = good;
+  two.insert(two.end(), good.begin(), good.end());
+  Buffer noCrc = good;
+  noCrc[17] ^= 1;
+  struct Case {
+    std::string what;
+    Buffer batch;
+    Error error = Error::invalidRecord;
+  };
+  for (const Case& each :
+       {Case{"two batches", two}, Case{"magic 0", changed(kMagic, 0)},
+        Case{"magic 3", changed(kMagic, 3), Error::corruptMessage}, Case{"codec 7", changed(kAttributes, 7)},
+        Case{"wrong CRC", noCrc, Error::corruptMessage}, Case{"more records than there are", changed(kCount, 2)},
+        Case{"no records", changed(kCount, 0)}, Case{"a last offset beyond", changed(kLastDelta, 5)}}) {
+    CAPTURE(each.what);
+    auto answer = produce(client, topic, 0, each.batch);
+    CHECK(answer.errorCode == each.error);
+    CHECK(answer.baseOffset == -1);
+  }
+  CHECK(produce(client, topic, 0, good).baseOffset == 1);
+  CHECK(client.call(produceRequest("", 0, good), 9).responses.at(0).partitionResponses.at(0).errorCode ==
+        Error::unknownTopicOrPartition);
+
+  // Odd, and legal: one partition twice in a topic, and the topic twice.
+  auto request = produceRequest(topic, 0, good);
+  request.topicData[0].partitionData.push_back(request.topicData[0].partitionData[0]);
+  request.topicData.push_back(produceRequest(topic, 0, good).topicData[0]);
+  int64_t next = 2;
+  for (const auto& each : client.call(request, 9).responses) {
+    for (const auto& partition : each.partitionResponses) {
+      CHECK(partition.errorCode == Error::none);
+      CHECK(partition.baseOffset == next++);
+    }
+  }
+  CHECK(fetchOne(client, topic, 0, 0).highWatermark == 5);
 }
 
 TEST_CASE("Produce: records that alone are at fault are named by their place in the batch (KIP-467)") {
