@@ -2,7 +2,8 @@
 //
 //   mq_sim SEED [--trace] [--until SECONDS]     one run, with every line of its processes
 //   mq_sim --runs N [--from SEED]               N seeds in a row; the first violation ends it
-//   mq_sim --suite                              for the tests: fixed seeds, each twice, and some that nobody has seen
+//   mq_sim --fresh N                            N seeds that nobody has seen
+//   mq_sim --suite                              for the tests: fixed seeds, each twice
 //
 // Prints a line per run; exit 1 when a promise was broken, with the command that repeats it.
 #include <fmt/format.h>
@@ -21,7 +22,6 @@ using namespace mq::sim;
 namespace {
 
 constexpr uint64_t kFixedSeeds = 40;
-constexpr int kFreshSeeds = 10;
 
 void repeatWith(uint64_t seed) { fmt::print("repeat with: ./dev sim {} --trace\n", seed); }
 
@@ -64,6 +64,18 @@ int many(uint64_t from, uint64_t runs) {
   return 0;
 }
 
+int fresh(uint64_t runs) {
+  std::random_device chance;
+  int failed = 0;
+  for (; runs > 0; --runs) {
+    uint64_t seed = chance();
+    fmt::print("seed {}\n", seed);
+    std::fflush(stdout);  // before a run that may end the process
+    if (!report(seed, runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr}))) ++failed;
+  }
+  return failed == 0 ? 0 : 1;
+}
+
 // The rare things that a suite has to come by: a run without them proves nothing.
 constexpr const char* kMarks[] = {"acknowledged", "seen",       "retries",  "power-cut",      "kill",
                                   "recovery",     "full-disk",  "io-error", "sync-failed",    "clean-stop",
@@ -81,15 +93,6 @@ int suite() {
       fmt::print("seed {}: two runs of one seed differ: {:016x}, {:016x}\n", seed, result.traceHash, again.traceHash);
       ++failed;
     }
-    add(sum, result);
-  }
-  std::random_device chance;
-  for (int i = 0; i < kFreshSeeds; ++i) {
-    uint64_t seed = chance();
-    fmt::print("fresh seed {}\n", seed);
-    std::fflush(stdout);  // before a run that may end the process
-    RunResult result = runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr});
-    if (!report(seed, result)) ++failed;
     add(sum, result);
   }
   print(sum);
@@ -112,7 +115,7 @@ int suite() {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: mq_sim SEED [--trace] [--until SECONDS] | --runs N [--from SEED] | --suite\n");
+  fmt::print(stderr, "usage: mq_sim SEED [--trace] [--until SECONDS] | --runs N [--from SEED] | --fresh N | --suite\n");
   return 2;
 }
 
@@ -125,7 +128,7 @@ bool readNumber(const char* text, uint64_t* into) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::optional<uint64_t> seed, runs;
+  std::optional<uint64_t> seed, runs, freshRuns;
   uint64_t from = 1, until = 0;
   bool trace = false, isSuite = false;
   for (int i = 1; i < count; ++i) {
@@ -136,6 +139,9 @@ int main(int count, char** arguments) {
       trace = true;
     } else if (word == "--suite") {
       isSuite = true;
+    } else if (word == "--fresh") {
+      if (!value()) return usage();
+      freshRuns = number;
     } else if (word == "--runs") {
       if (!value()) return usage();
       runs = number;
@@ -152,6 +158,7 @@ int main(int count, char** arguments) {
     }
   }
   if (isSuite) return suite();
+  if (freshRuns) return fresh(*freshRuns);
   if (runs) return many(from, *runs);
   if (!seed) return usage();
   return one(*seed, trace, until == 0 ? std::nullopt : std::optional<Duration>(std::chrono::seconds(until)));
