@@ -11,7 +11,6 @@
 namespace mq::coordinator {
 namespace {
 
-constexpr size_t kHistoryMax = 32;
 constexpr size_t kReasonMax = 512;
 constexpr std::string_view kConsumerProtocol = "consumer";
 

@@ -54,6 +54,8 @@ struct GroupSettings {
   int32_t consumerSizeMax = INT32_MAX;
 };
 
+inline constexpr size_t kHistoryMax = 32;  // rebalances that a group remembers
+
 // One rebalance as it is told to people.
 struct Rebalance {
   WallMs began;

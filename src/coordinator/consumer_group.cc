@@ -14,7 +14,6 @@ using Response = wire::ConsumerGroupHeartbeatResponse;
 
 // Member epochs that are requests; -1 is to leave for good.
 constexpr int32_t kJoin = 0, kLeaveStatic = -2;
-constexpr size_t kHistoryMax = 32;
 constexpr size_t kReasonMax = 512;
 constexpr int16_t kClientNamesMemberFrom = 1;
 

@@ -23,6 +23,21 @@ bool contains(const std::vector<std::string>& list, std::string_view word) {
   return std::any_of(list.begin(), list.end(), [&](const std::string& item) { return sameState(item, word); });
 }
 
+// Into the description of a group of either protocol.
+template <class Described>
+void tellHistory(const std::deque<Rebalance>& rebalances, WallMs loadedAt, Described& described) {
+  bool isFull = rebalances.size() == kHistoryMax;
+  described.historySinceMs = (isFull ? rebalances.front().began : loadedAt).value();
+  for (const Rebalance& rebalance : rebalances) {
+    auto& told = described.history.emplace_back();
+    told.beganMs = rebalance.began.value();
+    told.endedMs = rebalance.ended.value();
+    told.generation = rebalance.generation;
+    told.members = static_cast<int32_t>(rebalance.members);
+    told.reason = rebalance.reason;
+  }
+}
+
 }  // namespace
 
 Groups::Group* Groups::find(const std::string& id) {
@@ -175,7 +190,7 @@ void Groups::consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbea
   settle(id, effects);
 }
 
-void Groups::describeConsumer(const std::string& id, const Now& now,
+void Groups::describeConsumer(const std::string& id, bool history, const Now& now,
                               Answer<wire::ConsumerGroupDescribeResponse::DescribedGroup> answer, Effects& effects) {
   Group* group = find(id);
   if (group == nullptr || !group->consumer) {
@@ -184,7 +199,9 @@ void Groups::describeConsumer(const std::string& id, const Now& now,
                                   group == nullptr ? fmt::format("Group {} not found.", id)
                                                    : fmt::format("Group {} is not a consumer group.", id)));
   }
-  effects.answer(std::move(answer), group->consumer->describe(now.image));
+  auto described = group->consumer->describe(now.image);
+  if (history) tellHistory(group->consumer->history(), loadedAt_, described);
+  effects.answer(std::move(answer), std::move(described));
   settle(id, effects);
 }
 
@@ -327,7 +344,7 @@ void Groups::list(const wire::ListGroupsRequest& filter,
   effects.answer(std::move(answer), std::move(listed));
 }
 
-void Groups::describe(const std::string& id, Answer<wire::DescribeGroupsResponse::DescribedGroup> answer,
+void Groups::describe(const std::string& id, bool history, Answer<wire::DescribeGroupsResponse::DescribedGroup> answer,
                       Effects& effects) {
   Group* group = find(id);
   if (group == nullptr) {
@@ -335,7 +352,9 @@ void Groups::describe(const std::string& id, Answer<wire::DescribeGroupsResponse
   } else if (group->consumer) {
     effects.answer(std::move(answer), failure(Error::groupIdNotFound, "Group {} is not a classic group.", id));
   } else {
-    effects.answer(std::move(answer), group->classic->describe());
+    auto described = group->classic->describe();
+    if (history) tellHistory(group->classic->history(), loadedAt_, described);
+    effects.answer(std::move(answer), std::move(described));
   }
   settle(id, effects);
 }
@@ -474,6 +493,7 @@ void Groups::applyConsumer(const ConsumerKey& key, std::optional<Bytes> value, R
 
 void Groups::loaded(const Now& now) {
   isLoaded_ = true;
+  loadedAt_ = now.wall;
   nextSweep_ = now.instant + settings_.offsetsCheckEvery;
   for (auto& [id, group] : groups_) {
     group.classic->restart(now);

@@ -52,7 +52,9 @@ class Groups final : public StateMachine {
   // The consumer protocol (KIP-848): everything a member does is a heartbeat.
   void consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbeatRequest asked, const Now& now,
                          Answer<wire::ConsumerGroupHeartbeatResponse> answer, Effects& effects);
-  void describeConsumer(const std::string& group, const Now& now,
+  // With its history, here and in describe(): the rebalances that are remembered, and since when there is none but
+  // them.
+  void describeConsumer(const std::string& group, bool history, const Now& now,
                         Answer<wire::ConsumerGroupDescribeResponse::DescribedGroup> answer, Effects& effects);
 
   // The topics of a commit carry names and, where known, ids; the handler has seen to both. Partitions it has refused
@@ -67,7 +69,7 @@ class Groups final : public StateMachine {
 
   void list(const wire::ListGroupsRequest& filter, Answer<std::vector<wire::ListGroupsResponse::ListedGroup>> answer,
             Effects& effects);
-  void describe(const std::string& group, Answer<wire::DescribeGroupsResponse::DescribedGroup> answer,
+  void describe(const std::string& group, bool history, Answer<wire::DescribeGroupsResponse::DescribedGroup> answer,
                 Effects& effects);
   void deleteGroup(const std::string& group, Answer<Left> answer, Effects& effects);
 
@@ -116,6 +118,7 @@ class Groups final : public StateMachine {
   std::map<std::string, Group> groups_;
   std::set<std::pair<Instant, std::string>> wakes_;
   bool isLoaded_ = false;
+  WallMs loadedAt_ = kNoTimestamp;
   std::optional<Instant> nextSweep_;  // of offsets that have expired or whose topic is gone
   std::string sweepAfter_;            // the last group that this sweep has seen
 };

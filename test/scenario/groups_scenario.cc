@@ -392,7 +392,7 @@ class GroupsWorld {
   void describeConsumer(const std::string& id) {
     ask([&](Effects& effects) {
       groups_->describeConsumer(
-          id, now(),
+          id, false, now(),
           [this](Result<wire::ConsumerGroupDescribeResponse::DescribedGroup> result) {
             if (!result) return print("{} {}", result.failure().error, result.failure().message);
             print("{}: {} epoch {} target {} {}", result->groupId, result->groupState, result->groupEpoch,
@@ -579,7 +579,7 @@ class GroupsWorld {
   void describeGroup(const std::string& id) {
     ask([&](Effects& effects) {
       groups_->describe(
-          id,
+          id, false,
           [this](Result<wire::DescribeGroupsResponse::DescribedGroup> result) {
             if (!result) return print("{}", result.failure().error);
             print("{}: {} \"{}\" \"{}\"", result->groupId, result->groupState, result->protocolType,

@@ -9,17 +9,17 @@ namespace {
 
 using Described = wire::ConsumerGroupDescribeResponse::DescribedGroup;
 
-Co<Described> describeGroup(Request& request, std::string id, bool operations) {
+Co<Described> describeGroup(Request& request, std::string id, bool operations, bool history) {
   Described described;
   described.groupId = id;
   if (id.empty()) {
     described.errorCode = Error::invalidGroupId;
     co_return described;
   }
-  auto found = co_await atCoordinator<Described>(request.server, id,
-                                                 [id](auto& groups, const auto& now, auto answer, auto& effects) {
-                                                   groups.describeConsumer(id, now, std::move(answer), effects);
-                                                 });
+  auto found = co_await atCoordinator<Described>(
+      request.server, id, [id, history](auto& groups, const auto& now, auto answer, auto& effects) {
+        groups.describeConsumer(id, history, now, std::move(answer), effects);
+      });
   if (found) {
     described = std::move(*found);
   } else {
@@ -36,7 +36,7 @@ Co<wire::ConsumerGroupDescribeResponse> consumerGroupDescribe(Request& request,
                                                               wire::ConsumerGroupDescribeRequest asked) {
   std::vector<Co<Described>> groups;
   for (auto& id : asked.groupIds)
-    groups.push_back(describeGroup(request, std::move(id), asked.includeAuthorizedOperations));
+    groups.push_back(describeGroup(request, std::move(id), asked.includeAuthorizedOperations, asked.includeHistory));
   wire::ConsumerGroupDescribeResponse response;
   for (auto& group : groups) response.groups.push_back(co_await group);
   co_return response;

@@ -142,7 +142,7 @@ TEST_CASE("Groups: what Kafka left is what is served") {
   // A static member that was there when the broker stopped still is.
   Effects effects;
   machine.describe(
-      "g-static",
+      "g-static", false,
       [](Result<wire::DescribeGroupsResponse::DescribedGroup> group) {
         REQUIRE(group);
         CHECK(group->groupState == "Stable");

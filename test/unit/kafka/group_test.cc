@@ -317,6 +317,25 @@ TEST_CASE("groups: listed, described, deleted") {
     CHECK(described.groups[1].groupState == "Dead");
     CHECK(described.groups[1].errorCode == (version >= 6 ? Error::groupIdNotFound : Error::none));
   }
+  // Why it rebalanced is told to those who ask for it; others never see the tags, which Kafka does not have.
+  wire::DescribeGroupsRequest plain{.groups = {alive, simple}}, asking = plain;
+  asking.includeHistory = true;
+  for (int16_t version : {5, 6}) {
+    CAPTURE(version);
+    auto silent = client.call(plain, version), told = client.call(asking, version);
+    CHECK(silent.groups.at(0).historySinceMs == -1);
+    CHECK(silent.groups.at(0).history.empty());
+    CHECK(told.groups.at(1).historySinceMs > 0);
+    CHECK(told.groups.at(1).history.empty());
+    CHECK(told.groups.at(0).historySinceMs > 0);
+    REQUIRE(told.groups.at(0).history.size() == 1);
+    const auto& rebalance = told.groups[0].history[0];
+    CHECK(rebalance.beganMs >= told.groups[0].historySinceMs);
+    CHECK(rebalance.endedMs >= rebalance.beganMs);
+    CHECK(rebalance.generation == 1);
+    CHECK(rebalance.members == 1);
+    CHECK(rebalance.reason.find(member) != std::string::npos);
+  }
   for (int16_t version = 0; version <= 3; ++version) {
     CAPTURE(version);
     auto deleted = client.call(wire::DeleteGroupsRequest{.groupsNames = {simple, alive, "never-seen"}}, version);
@@ -407,6 +426,12 @@ TEST_CASE("ConsumerGroupHeartbeat, ConsumerGroupDescribe: a member's life in eac
     CHECK(described.groups[0].members[0].memberType == (version >= 1 ? 1 : -1));
     CHECK(described.groups[1].errorCode == Error::groupIdNotFound);
     CHECK(described.groups[1].errorMessage == "Group never-seen not found.");
+    CHECK(described.groups[0].historySinceMs == -1);
+    CHECK(described.groups[0].history.empty());
+    auto told = client.call(wire::ConsumerGroupDescribeRequest{.groupIds = {group}, .includeHistory = true}, version);
+    CHECK(told.groups.at(0).historySinceMs > 0);
+    REQUIRE(told.groups[0].history.size() == 1);
+    CHECK(told.groups[0].history[0].reason.find(*joined.memberId) != std::string::npos);
     auto asClassic = client.call(wire::DescribeGroupsRequest{.groups = {group}}, 6);
     CHECK(asClassic.groups.at(0).errorCode == Error::groupIdNotFound);
 

@@ -20,7 +20,7 @@ TEST_CASE("Every golden message decodes to its fields and encodes back to its by
     auto done = decodeInto(*vector.message, reader, vector.version, message.get());
     REQUIRE_MESSAGE(done, done.failure().message);
     CHECK(reader.atEnd());
-    REQUIRE(sortedJson(describe(*vector.message, message.get(), vector.version)) == vector.fields);
+    REQUIRE(kafkasFields(*vector.message, describe(*vector.message, message.get(), vector.version)) == vector.fields);
     Buffer again;
     auto encoded = encodeFrom(*vector.message, message.get(), vector.version, again, nullptr);
     REQUIRE_MESSAGE(encoded, encoded.failure().message);

@@ -41,6 +41,21 @@ void convertUuids(Json& json) {
   }
 }
 
+void dropOurs(const Structure& structure, Json& json) {
+  constexpr int32_t kOurTagsFrom = 10000;
+  for (const Field& field : structure.fields) {
+    auto found = json.find(field.name);
+    if (found == json.end()) continue;
+    if (field.tag >= kOurTagsFrom) {
+      json.erase(found);
+    } else if (field.structure && found->is_object()) {
+      dropOurs(*field.structure, *found);
+    } else if (field.structure && found->is_array()) {
+      for (Json& element : *found) dropOurs(*field.structure, element);
+    }
+  }
+}
+
 std::vector<Vector> load(const char* file) {
   std::ifstream in(std::string(MQ_GOLDEN_WIRE) + "/" + file);
   std::vector<Vector> vectors;
@@ -82,7 +97,11 @@ const std::vector<Vector>& mutatedMessages() {
   return vectors;
 }
 
-std::string sortedJson(std::string_view json) { return Json::parse(json).dump(); }
+std::string kafkasFields(const Message& message, std::string_view json) {
+  Json fields = Json::parse(json);
+  dropOurs(message.body, fields);
+  return fields.dump();
+}
 
 Buffer fromHex(std::string_view hex) {
   auto digit = [](char c) { return static_cast<uint8_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10); };

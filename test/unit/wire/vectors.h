@@ -24,7 +24,9 @@ struct Vector {
 const std::vector<Vector>& goldenMessages();
 const std::vector<Vector>& mutatedMessages();
 
-std::string sortedJson(std::string_view json);
+// What describe() prints, keys sorted, without the tagged fields that only we have: Kafka's vectors know nothing of
+// them.
+std::string kafkasFields(const Message& message, std::string_view json);
 Buffer fromHex(std::string_view hex);
 std::string toHex(Bytes bytes);
 
