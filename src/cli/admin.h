@@ -17,6 +17,7 @@ std::pair<std::string, std::string> keyValue(const std::string& text, std::strin
 void confirm(const Arguments& arguments, const std::string& question);
 inline constexpr Flag kYes = {.name = "yes", .shortNames = "y", .help = "do not ask"};
 inline constexpr Flag kDryRun = {.name = "dry-run", .help = "check and say what would happen, change nothing"};
+inline constexpr Flag kJson = {.name = "json", .shortNames = "J", .help = "JSON lines"};
 
 // One line to stderr for each item that failed; the exit code is that of the first.
 class Outcome {

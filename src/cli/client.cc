@@ -17,6 +17,8 @@
 #include "wire/api.h"
 #include "wire/api_versions_request.h"
 #include "wire/api_versions_response.h"
+#include "wire/find_coordinator_request.h"
+#include "wire/find_coordinator_response.h"
 #include "wire/framing.h"
 #include "wire/metadata_request.h"
 
@@ -241,7 +243,7 @@ int16_t Client::versionOf(int16_t apiKey, int16_t min, int16_t max, int32_t brok
   if (broker == kController && controller_ < 0) metadata(&none);
   int32_t id = broker == kController ? controller_ : broker;
   if (id >= 0) {
-    if (addresses_.empty()) metadata(&none);
+    if (!addresses_.contains(id)) metadata(&none);
     auto found = addresses_.find(id);
     if (found == addresses_.end()) fail(exitNotFound, "broker {} is not in the cluster", id);
     current_ = &open(found->second);
@@ -297,6 +299,58 @@ wire::MetadataResponse Client::metadata(const std::vector<std::string>* topics) 
   }
   controller_ = response.controllerId;
   return response;
+}
+
+namespace {
+constexpr std::chrono::milliseconds kCoordinatorPause{50};
+
+bool passes(Error error) {
+  return error == Error::coordinatorLoadInProgress || error == Error::coordinatorNotAvailable ||
+         error == Error::notCoordinator;
+}
+}  // namespace
+
+int32_t Client::coordinatorOf(const std::string& group) {
+  if (auto known = coordinators_.find(group); known != coordinators_.end()) return known->second;
+  // One key up to version 3, a list of them from 4 on: both are filled, the codec takes that of the version.
+  int16_t version = connectionTo(kAnyBroker, wire::FindCoordinatorRequest::kApiKey,
+                                 wire::FindCoordinatorRequest::kVersionMin, wire::FindCoordinatorRequest::kVersionMax);
+  wire::FindCoordinatorRequest request;
+  if (version >= 4)
+    request.coordinatorKeys = {group};
+  else
+    request.key = group;
+  Clock::time_point deadline = Clock::now() + options_.timeout;
+  for (;;) {
+    auto response = call(request, kAnyBroker, version);
+    wire::FindCoordinatorResponse::Coordinator found;
+    if (version < 4) {
+      found.nodeId = response.nodeId;
+      found.host = response.host;
+      found.port = response.port;
+      found.errorCode = response.errorCode;
+      found.errorMessage = response.errorMessage;
+    } else if (!response.coordinators.empty()) {
+      found = response.coordinators[0];
+    } else {
+      found.errorCode = Error::coordinatorNotAvailable;
+    }
+    if (found.errorCode == Error::none) {
+      addresses_[found.nodeId] = Address{found.host, static_cast<uint16_t>(found.port)}.toString();
+      return coordinators_[group] = found.nodeId;
+    }
+    if (!movesOn(group, found.errorCode, deadline)) {
+      fail(exitCodeOf(found.errorCode), "group '{}': {} names no coordinator: {}", group, where(),
+           describeError(found.errorCode, found.errorMessage));
+    }
+  }
+}
+
+bool Client::movesOn(const std::string& group, Error error, Clock::time_point deadline) {
+  if (!passes(error) || Clock::now() >= deadline) return false;
+  coordinators_.erase(group);
+  ::poll(nullptr, 0, static_cast<int>(kCoordinatorPause.count()));
+  return true;
 }
 
 std::string describeError(Error error, const std::optional<std::string>& message) {

@@ -59,17 +59,37 @@ class Client {
 
   // Metadata of all topics or of those named. Cached until refresh() for brokers and controller.
   wire::MetadataResponse metadata(const std::vector<std::string>* topics);
+
+  // The broker that keeps a group, remembered until it says that it does not. Waits for one within the timeout, and
+  // ends the command when there is none.
+  int32_t coordinatorOf(const std::string& group);
+  // As call(), to the coordinator of the group. errorOf(response) is what it says of the group; while that means that
+  // the coordinator is loading or elsewhere it is looked up and asked again, until the timeout.
+  template <class Request, class ErrorOf>
+  typename Request::Response callCoordinator(const std::string& group, const Request& request, ErrorOf errorOf,
+                                             int16_t versionMax = INT16_MAX) {
+    auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+    for (;;) {
+      auto response = call(request, coordinatorOf(group), versionMax);
+      if (!movesOn(group, errorOf(response), deadline)) return response;
+    }
+  }
+
   std::string where() const;  // "127.0.0.1:9092", the broker last spoken to
 
  private:
   struct Connection;
   Connection& open(const std::string& address);
   int16_t connectionTo(int32_t broker, int16_t apiKey, int16_t min, int16_t max);
+  // Whether to ask again: the error is one of coordinators that passes, and there is time. Then the group's is
+  // forgotten.
+  bool movesOn(const std::string& group, Error error, std::chrono::steady_clock::time_point deadline);
   Bytes exchange(int16_t apiKey, int16_t version, const Buffer& body);  // valid until the next exchange
 
   ClientOptions options_;
   std::map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::map<int32_t, std::string> addresses_;                        // of brokers, by id
+  std::map<std::string, int32_t> coordinators_;                     // by group
   int32_t controller_ = -1;
   Connection* current_ = nullptr;
 };

@@ -12,6 +12,8 @@ Command serveCommand();
 Command versionCommand();
 std::vector<Command> benchCommands();
 std::vector<Command> configCommands();
+std::vector<Command> groupChangeCommands();
+std::vector<Command> groupCommands();
 std::vector<Command> logCommands();
 std::vector<Command> topicCommands();
 

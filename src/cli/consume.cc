@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "cli/commands.h"
+#include "cli/group_consume.h"
 #include "cli/kafka_client.h"
 #include "cli/offset_range.h"
 #include "cli/output.h"
@@ -149,13 +150,13 @@ class Consumer {
   std::vector<int32_t> active_;
 };
 
-int64_t wallClockMs() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 int runConsume(const Arguments& arguments) {
   RecordStyle style = recordStyle(arguments);
+  if (arguments.has("group")) return consumeInGroup(arguments, std::move(style));
+  for (std::string_view flag : {"exec", "batch", "on-error", "no-commit", "instance", "protocol"}) {
+    if (arguments.has(flag)) fail(exitUsage, "--{} needs a group: -g GROUP", flag);
+  }
+  if (arguments.positionals().size() > 1) fail(exitUsage, "more than one topic needs a group: -g GROUP");
   std::string topic = *arguments.positional(0);
   auto range = parseOffsetRange(arguments.text("offset", "start"), wallClockMs());
   if (!range) fail(exitUsage, "--offset: {}", range.failure().message);
@@ -204,7 +205,7 @@ int runConsume(const Arguments& arguments) {
 Command consumeCommand() {
   return {
       .path = "consume",
-      .summary = "Print the records of a topic",
+      .summary = "Print the records of a topic, alone or as a member of a group",
       .details =
           "Reads all partitions, or those of -p, from the start and follows; -e stops at the end as it is when the "
           "command starts. Values go to "
@@ -212,19 +213,49 @@ Command consumeCommand() {
           "aborted transactions are not shown.\n\n"
           "--offset FROM or FROM:TO, TO exclusive: start, end, N, -N (before the end), +N (behind the start), @TIME, "
           "where TIME is epoch seconds or "
-          "milliseconds, a date, RFC 3339, or -1h, -30m: from then on.",
-      .positionals = {{.name = "TOPIC", .help = "the topic"}},
+          "milliseconds, a date, RFC 3339, or -1h, -30m: from then on.\n\n"
+          "With -g the members of the group share the partitions of the topics and begin where the group has stopped "
+          "(stored), which is the start when it has committed nothing. Committed, once a second and at the end, is "
+          "what "
+          "stdout has taken with all its bytes, also on a closed pipe, Ctrl-C and SIGTERM. A commit proves delivery to "
+          "the pipe only: not that its reader has done anything with it. Where that matters use --exec, or --no-commit "
+          "and mq group import.\n\n"
+          "--exec runs a shell command for each batch, with the values on stdin (framed as they would be on stdout) "
+          "and "
+          "MQ_TOPIC, MQ_PARTITION, MQ_OFFSET and MQ_KEY of the first record set; MQ_KEY is missing for a null key and "
+          "for one with a NUL byte. A batch is of one partition and not waited for: it has what is there. Exit code 0 "
+          "commits; 75 runs it again, after a while that grows; anything else stops uncommitted with exit code 1. A "
+          "record may be handed over again after a crash or a rebalance, so the command should be able to meet it "
+          "twice.",
+      .positionals = {{.name = "TOPIC", .help = "the topic; with -g one or more", .repeats = true}},
       .flags = withKafkaFlags(withRecordStyleFlags({
           {.name = "partition", .shortNames = "p", .value = "N,...", .help = "only these partitions", .repeats = true},
-          {.name = "offset", .shortNames = "o", .value = "RANGE", .help = "where to begin and stop (default start)"},
+          {.name = "offset",
+           .shortNames = "o",
+           .value = "RANGE",
+           .help = "where to begin and stop (default start, with -g stored)"},
           {.name = "exit", .shortNames = "e", .help = "stop at the end"},
           {.name = "number", .shortNames = "nc", .value = "N", .help = "stop after N records"},
           {.name = "timeout", .value = "MS", .help = "stop with exit code 3 when nothing arrived for so long"},
           {.name = "read-uncommitted", .help = "also records of open and aborted transactions"},
+          {.name = "group", .shortNames = "g", .value = "GROUP", .help = "read as a member of this group"},
+          {.name = "protocol", .value = "NAME", .help = "of the group: classic (the default, and the only one)"},
+          {.name = "instance",
+           .value = "ID",
+           .help = "a static member: it keeps its partitions over a restart that is shorter than its session"},
+          {.name = "no-commit", .help = "read from where the group is and leave it there"},
+          {.name = "exec", .value = "CMD", .help = "run this for each batch; its exit code decides the commit"},
+          {.name = "batch", .value = "N", .help = "records for one run of --exec, at most (default 1)"},
+          {.name = "on-error",
+           .value = "stop|skip",
+           .help = "when --exec fails: stop, or log the offsets and go on (default stop)"},
       })),
       .examples = {{"mq consume orders -o -10 -e", "the last ten records of each partition"},
                    {"mq consume orders -o @-10m:end -J | jq -r .value", "ten minutes, ends by itself"},
-                   {"mq consume blobs -p 0 -e --raw | tar x", "what mq produce --chunk wrote"}},
+                   {"mq consume blobs -p 0 -e --raw | tar x", "what mq produce --chunk wrote"},
+                   {"mq consume -g billing orders --exec ./charge", "each order is committed when charge ends with 0"},
+                   {"mq consume -g billing orders -n 1000 --no-commit -J > batch.jsonl",
+                    "for a commit by hand, see mq group import"}},
       .run = runConsume};
 }
 

@@ -122,6 +122,7 @@ std::optional<OffsetPoint> parsePoint(std::string_view text, int64_t nowMs) {
   int64_t value = 0;
   if (text == "start" || text == "beginning") return OffsetPoint{Kind::start, 0};
   if (text == "end") return OffsetPoint{Kind::end, 0};
+  if (text == "stored") return OffsetPoint{Kind::stored, 0};
   if (text.starts_with('@')) {
     if (!parseTime(text.substr(1), nowMs, &value)) return std::nullopt;
     // Before 1970 there is nothing, and to a broker -1 and -2 mean the end and the start.
@@ -137,17 +138,14 @@ std::optional<OffsetPoint> parsePoint(std::string_view text, int64_t nowMs) {
   return OffsetPoint{text[0] == '-' ? Kind::fromEnd : Kind::fromStart, value};
 }
 
-}  // namespace
-
-Result<OffsetRange> parseOffsetRange(std::string_view text, int64_t nowMs) {
+Result<OffsetRange> parseRange(std::string_view text, int64_t nowMs, OffsetPoint otherwise) {
   auto refuse = [&](std::string_view part) {
     return failure(
         Error::invalidRequest,
         "'{}' is no offset: start, end, N, -N (from the end), +N (from the start) or @TIME, or two of them as FROM:TO",
         part);
   };
-  if (text == "stored") return Failure(Error::invalidRequest, "'stored' needs a consumer group");
-  OffsetRange range;
+  OffsetRange range{.from = otherwise};
   // kcat's pair: s@FROM e@TO, where e@ alone is an upper bound.
   if (text.starts_with("e@")) {
     auto to = parsePoint(text, nowMs);
@@ -163,7 +161,7 @@ Result<OffsetRange> parseOffsetRange(std::string_view text, int64_t nowMs) {
   for (size_t at = text.rfind(':'); at != std::string_view::npos;
        at = at == 0 ? std::string_view::npos : text.rfind(':', at - 1)) {
     std::string_view left = text.substr(0, at), right = text.substr(at + 1);
-    auto from = left.empty() ? std::optional(OffsetPoint{}) : parsePoint(left, nowMs);
+    auto from = left.empty() ? std::optional(otherwise) : parsePoint(left, nowMs);
     if (!from) continue;
     range.from = *from;
     if (!right.empty()) {
@@ -176,6 +174,20 @@ Result<OffsetRange> parseOffsetRange(std::string_view text, int64_t nowMs) {
     return range;
   }
   return refuse(text);
+}
+
+}  // namespace
+
+Result<OffsetRange> parseOffsetRange(std::string_view text, int64_t nowMs, OffsetsOf whose) {
+  using Kind = OffsetPoint::Kind;
+  bool isGroup = whose == OffsetsOf::group;
+  auto range = parseRange(text, nowMs, OffsetPoint{isGroup ? Kind::stored : Kind::start, 0});
+  if (!range) return range;
+  if (range->to && range->to->kind == Kind::stored)
+    return Failure(Error::invalidRequest, "'stored' is where a group begins, not where it stops");
+  if (!isGroup && range->from.kind == Kind::stored)
+    return Failure(Error::invalidRequest, "'stored' is for members of a consumer group");
+  return range;
 }
 
 std::vector<int32_t> partitionsOf(Client& client, const std::string& topic) {
@@ -250,7 +262,8 @@ std::map<int32_t, PartitionBounds> resolveBounds(Client& client, const std::stri
     for (int32_t partition : partitions) {
       int64_t start = starts[partition], end = ends[partition];
       switch (point.kind) {
-        case Kind::start: at[partition] = start; break;
+        case Kind::start:
+        case Kind::stored: at[partition] = start; break;
         case Kind::end: at[partition] = end; break;
         case Kind::absolute: at[partition] = point.value; break;
         case Kind::fromEnd: at[partition] = std::max(start, end - point.value); break;

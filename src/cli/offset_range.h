@@ -1,12 +1,12 @@
 // Where to begin and where to stop, as people write it:
 //
 //   RANGE := POINT | [POINT] ":" [POINT]
-//   POINT := start | beginning | end | N | -N | +N | @TIME | s@MS | e@MS
+//   POINT := start | beginning | end | stored | N | -N | +N | @TIME | s@MS | e@MS
 //   TIME  := epoch seconds (10 digits) | epoch ms (13) | RFC 3339 | DATE | -DUR | +DUR
 //
 // -N counts back from the end, +N on from the start. The longest TIME wins. An upper bound is exclusive and pinned when
-// the command starts; without one the reader follows. A date or time without a zone is local. "stored" belongs to
-// groups.
+// the command starts; without one the reader follows. A date or time without a zone is local. "stored", what a group
+// has committed, belongs to members of one, and is where they begin when nothing else is said.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,7 +20,7 @@
 namespace mq::cli {
 
 struct OffsetPoint {
-  enum class Kind { start, end, absolute, fromEnd, fromStart, time } kind = Kind::start;
+  enum class Kind { start, end, stored, absolute, fromEnd, fromStart, time } kind = Kind::start;
   int64_t value = 0;  // offset, distance, or milliseconds since 1970
 };
 
@@ -30,7 +30,8 @@ struct OffsetRange {
 };
 
 // The message says which part is not understood. `nowMs` is the wall clock, for -DUR and +DUR.
-Result<OffsetRange> parseOffsetRange(std::string_view text, int64_t nowMs);
+enum class OffsetsOf { log, group };
+Result<OffsetRange> parseOffsetRange(std::string_view text, int64_t nowMs, OffsetsOf whose = OffsetsOf::log);
 
 enum class Read { committed, uncommitted };
 
@@ -40,6 +41,7 @@ struct PartitionBounds {
 };
 
 // Bounds of each partition, resolved now. `untilEnd`: an upper bound that is not given is the present end (-e).
+// "stored" is as good as the start here: only the group knows better.
 std::map<int32_t, PartitionBounds> resolveBounds(Client& client, const std::string& topic,
                                                  const std::vector<int32_t>& partitions, const OffsetRange& range,
                                                  bool untilEnd, Read read);

@@ -1,16 +1,19 @@
 #include "cli/output.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <kj/common.h>
 
 #include "cli/command.h"
 #include "cli/json_record.h"
@@ -44,19 +47,28 @@ void Output::write(std::string_view text) {
 }
 
 void Output::flush() {
+  KJ_DEFER(buffer_.clear());  // also when it cannot be written: nothing is written twice
+  // A pipe that is ready takes this much without blocking.
+  size_t piece = whileBlocked_ ? PIPE_BUF : 256 << 10;
   std::string_view left = buffer_;
   while (!left.empty()) {
-    ssize_t written = ::write(STDOUT_FILENO, left.data(), std::min<size_t>(left.size(), 256 << 10));
+    if (whileBlocked_) {
+      pollfd item{STDOUT_FILENO, POLLOUT, 0};
+      if (::poll(&item, 1, 100) <= 0) {
+        whileBlocked_();
+        continue;
+      }
+    }
+    ssize_t written = ::write(STDOUT_FILENO, left.data(), std::min(left.size(), piece));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       int error = errno;
-      buffer_.clear();
       if (error == EPIPE) throw CommandError{exitPipe, ""};
       fail(exitFailed, "cannot write to stdout: {}", strerror(error));
     }
+    accepted_ += static_cast<uint64_t>(written);
     left.remove_prefix(static_cast<size_t>(written));
   }
-  buffer_.clear();
 }
 
 Table::Table(std::vector<std::string> head, std::vector<bool> numeric) : numeric_(std::move(numeric)) {
@@ -94,6 +106,11 @@ void appendEscaped(std::string& into, Bytes bytes) {
       into += fmt::format("\\x{:02x}", byte);
     }
   }
+}
+
+int64_t wallClockMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 std::string isoTime(int64_t milliseconds) {

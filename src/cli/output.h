@@ -1,6 +1,8 @@
 // What commands print and how: stdout carries data only, everything else is stderr. Colours and progress only on a
 // terminal.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +25,15 @@ class Output {
   void write(Bytes bytes) { write(asText(bytes)); }
   void flush();  // all bytes handed to the system, or throws
   size_t buffered() const { return buffer_.size(); }
+  // Bytes handed to the system so far, also when a flush ended with an exception.
+  uint64_t accepted() const { return accepted_; }
+  // Never blocks in a write from now on; calls this every 100 ms while stdout takes nothing. It may throw to give up.
+  void whileBlocked(std::function<void()> call) { whileBlocked_ = std::move(call); }
 
  private:
   std::string buffer_;
+  uint64_t accepted_ = 0;
+  std::function<void()> whileBlocked_;
   bool terminal_;
 };
 
@@ -44,6 +52,7 @@ class Table {
 // For a terminal: bytes that do not print as \xHH. Text that is no UTF-8 is escaped byte by byte.
 void appendEscaped(std::string& into, Bytes bytes);
 
+int64_t wallClockMs();                              // since 1970
 std::string isoTime(int64_t milliseconds);          // "2026-11-30T08:00:00.000Z"; "none" for -1
 std::string absolutePath(const std::string& path);  // ends the command if it cannot be had
 std::string humanBytes(uint64_t bytes);             // "1.4 GB", powers of ten

@@ -1,6 +1,5 @@
 // `mq topic create|list|describe|alter|delete|offsets`.
 #include <algorithm>
-#include <chrono>
 
 #include "cli/admin.h"
 #include "cli/commands.h"
@@ -237,15 +236,12 @@ int runOffsets(const Arguments& arguments) {
   std::string topic = *arguments.positional(0);
   auto partitions = partitionsOf(client, topic);
   Read read = arguments.has("read-uncommitted") ? Read::uncommitted : Read::committed;
-  int64_t now =
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
   auto start = listOffsets(client, topic, partitions, -2, Read::uncommitted);
   auto end = listOffsets(client, topic, partitions, -1, read);
   std::vector<std::string> head = {"PARTITION", "START", "END", "RECORDS"};
   std::map<int32_t, PartitionBounds> at;
   if (auto point = arguments.text("at")) {
-    auto range = parseOffsetRange(*point, now);
+    auto range = parseOffsetRange(*point, wallClockMs());
     if (!range || range->to) fail(exitUsage, "--at: {}", range ? "one point, not a range" : range.failure().message);
     at = resolveBounds(client, topic, partitions, *range, false, read);
     head.push_back("AT");

@@ -17,6 +17,7 @@ std::string text(const OffsetPoint& point) {
   switch (point.kind) {
     case Kind::start: return "start";
     case Kind::end: return "end";
+    case Kind::stored: return "stored";
     case Kind::absolute: return fmt::format("{}", point.value);
     case Kind::fromEnd: return fmt::format("-{}", point.value);
     case Kind::fromStart: return fmt::format("+{}", point.value);
@@ -25,8 +26,8 @@ std::string text(const OffsetPoint& point) {
   return "?";
 }
 
-std::string range(std::string_view given) {
-  auto parsed = parseOffsetRange(given, kNow);
+std::string range(std::string_view given, OffsetsOf whose = OffsetsOf::log) {
+  auto parsed = parseOffsetRange(given, kNow, whose);
   if (!parsed) return parsed.failure().message;
   return text(parsed->from) + (parsed->to ? ":" + text(*parsed->to) : "");
 }
@@ -146,4 +147,18 @@ TEST_CASE("offset range: what is none is refused and named") {
   }
   CHECK(range("@+15250284452w") != "");  // far away, but no overflow
   CHECK(range("stored").find("consumer group") != std::string::npos);
+}
+
+TEST_CASE("offset range: members of a group begin with what is stored, unless they say otherwise") {
+  auto ofGroup = [](std::string_view given) { return range(given, OffsetsOf::group); };
+  CHECK(ofGroup("stored") == "stored");
+  CHECK(ofGroup("stored:") == "stored");
+  CHECK(ofGroup(":end") == "stored:end");
+  CHECK(ofGroup("stored:@1700000000") == "stored:@1700000000000");
+  CHECK(ofGroup("e@1234") == "stored:@1234");
+  CHECK(ofGroup("start") == "start");
+  CHECK(ofGroup("5:10") == "5:10");
+  CHECK(ofGroup("5:stored").find("not where it stops") != std::string::npos);
+  CHECK(range("stored:5").find("consumer group") != std::string::npos);
+  CHECK(range("5:stored").find("not where it stops") != std::string::npos);
 }
