@@ -275,7 +275,9 @@ class CommandLine {
     for (const Flag& flag : command.flags) {
       CLI::Option* option = flag.value.empty() ? app.add_flag(flagSpec(flag)) : app.add_option(flagSpec(flag));
       option->multi_option_policy(flag.repeats ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
-      if (!flag.value.empty()) option->type_size(1)->expected(1, flag.repeats ? 1 << 20 : 1)->allow_extra_args(false);
+      // Any number of times, one word each time: with a smaller number CLI11 takes the words that follow too.
+      int times = flag.repeats ? CLI::detail::expected_max_vector_size : 1;
+      if (!flag.value.empty()) option->type_size(1)->expected(1, times)->allow_extra_args(false);
       options.emplace_back(&flag, option);
     }
     std::vector<std::string> extra;

@@ -166,3 +166,15 @@ TEST_CASE("nearest: near by letters or a beginning, never far") {
   CHECK(nearest("xyzzy", names) == "");
   CHECK(nearest("", names) == "");
 }
+
+TEST_CASE("command line: an option that may be repeated takes one word each time, not what follows") {
+  for (std::vector<std::string> words :
+       {std::vector<std::string>{"consume", "-p", "0", "t", "u"},
+        {"consume", "t", "-p", "0", "-p", "1", "u"},
+        {"consume", "-X", "client.id=a", "t", "--partition=0", "u", "-X", "client.id=b"}}) {
+    Outcome outcome = runMq(words);
+    CAPTURE(outcome.err);
+    CHECK(outcome.exitCode == exitUsage);
+    CHECK(contains(outcome.err, "more than one topic needs a group"));
+  }
+}
