@@ -71,7 +71,7 @@ void BatchBuilder::setLastOffset(Offset last) {
 // Everything of a record but its headers.
 void BatchBuilder::appendFields(int32_t offsetDelta, int8_t attributes, const NewRecord& record, int32_t headerCount,
                                 size_t headersSize) {
-  if (count_ == 0) baseTimestamp_ = record.timestamp;
+  if (count_ == 0) baseTimestamp_ = options_.deleteHorizon.value_or(record.timestamp);
   maxTimestamp_ = std::max(maxTimestamp_, record.timestamp);
   int64_t timestampDelta = wrappingSubtract(record.timestamp.value(), baseTimestamp_.value());
   auto sizeOfNullable = [](const std::optional<Bytes>& bytes) {
@@ -99,6 +99,7 @@ Buffer BatchBuilder::build(Workspace& workspace) {
   if (options_.appendTime) attributes |= Attributes::kLogAppendTime;
   if (options_.isTransactional) attributes |= Attributes::kTransactional;
   if (options_.isControl) attributes |= Attributes::kControl;
+  if (options_.deleteHorizon) attributes |= Attributes::kDeleteHorizon;
 
   Buffer batch;
   batch.reserve(plainSizeBytes());

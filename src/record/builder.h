@@ -28,7 +28,8 @@ struct BatchOptions {
   int32_t baseSequence = kNoSequence;
   bool isTransactional = false;
   bool isControl = false;
-  std::optional<WallMs> appendTime;  // the batch says log append time, and this is it
+  std::optional<WallMs> appendTime;     // the batch says log append time, and this is it
+  std::optional<WallMs> deleteHorizon;  // of compaction: when its tombstones or its marker may go
 };
 
 struct NewRecord {

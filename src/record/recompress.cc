@@ -69,6 +69,18 @@ void rebuild(BatchView batch, Bytes plain, Codec codec, Level level, Workspace& 
   setLengthAndCrc(MutableBytes(out).subspan(start));
 }
 
+void emptied(BatchView batch, Buffer& out) {
+  size_t start = out.size();
+  Bytes header = batch.whole().first(Layout::kHeaderBytes);
+  out.insert(out.end(), header.begin(), header.end());
+  MutableBytes copy = MutableBytes(out).subspan(start);
+  int attributes = batch.attributes() & ~(Attributes::kCodecMask | Attributes::kDeleteHorizon);
+  storeBigEndian(copy.data() + Layout::kAttributes, static_cast<int16_t>(attributes));
+  storeBigEndian(copy.data() + Layout::kBaseTimestamp, kNoTimestamp.value());
+  storeBigEndian(copy.data() + Layout::kRecordCount, int32_t{0});
+  setLengthAndCrc(copy);
+}
+
 Result<void> decompressed(BatchView batch, Workspace& workspace, Buffer& out, size_t plainBytesMax) {
   Result<Bytes> plain = plainRecords(batch, workspace, plainBytesMax);
   if (!plain) return plain.failure();

@@ -44,6 +44,10 @@ Result<MutableBytes> storedForm(MutableBytes batch, const BatchFacts& facts, con
 // Appends to `out` the batch under another codec, header otherwise as it was. `plain` are its uncompressed records.
 void rebuild(BatchView batch, Bytes plain, Codec codec, Level level, Workspace& workspace, Buffer& out);
 
+// Appends to `out` what compaction leaves of a batch without records: its offsets, producer, sequence and times. As
+// Kafka's, it has no codec, no delete horizon and no base timestamp.
+void emptied(BatchView batch, Buffer& out);
+
 // Appends to `out` an uncompressed copy, for clients that cannot read the codec. Errors as decompress(), and then
 // `out` is unchanged.
 Result<void> decompressed(BatchView batch, Workspace& workspace, Buffer& out, size_t plainBytesMax = kPlainBytesMax);
