@@ -1,5 +1,7 @@
 #include "broker/gauges.h"
 
+#include <algorithm>
+
 namespace mq::broker {
 namespace {
 int64_t signedOf(uint64_t value) { return static_cast<int64_t>(value); }
@@ -47,6 +49,12 @@ void ShardGauges::refresh() {
   metrics_.offsetCommits.value = counted.commits;
   metrics_.offsetsExpired.value = counted.expired;
   metrics_.groupRecordsSkipped.value = counted.unknown;
+  metrics_.compactions.value = figures.cleans;
+  metrics_.compactionRead.value = figures.cleanReadBytes;
+  metrics_.compactionWritten.value = figures.cleanWrittenBytes;
+  metrics_.compactionDropped.value = figures.cleanRecordsDropped;
+  metrics_.compactionKeyless.value = figures.cleanKeyless;
+  metrics_.uncleanable.set(signedOf(figures.uncleanable));
 
   const TurnStats& turns = shard_.turns();
   metrics_.turn = turns.lengths;
@@ -66,6 +74,8 @@ void ShardGauges::refreshNode() {
   directoryMetrics_.total.set(signedOf(usage.totalBytes));
   directoryMetrics_.full.set(!directory_.writable());
   directoryMetrics_.offline.set(directory_.offlineReason().has_value());
+  directoryMetrics_.lastCompaction.set(Duration(std::max<int64_t>(directory_.lastClean().value(), 0) * 1ms).count());
+  directoryMetrics_.dirtyPercent.set(directory_.dirtyPercentMax());
 }
 
 void ShardGauges::refreshProcess(const ProcessUsage& usage) {

@@ -5,6 +5,7 @@
 namespace mq::broker {
 namespace {
 constexpr uint32_t kOpenFilesMin = 16;  // of a shard
+constexpr int64_t kBackoffMsMax = int64_t{1000} * 86400 * 365;
 }  // namespace
 
 storage::Tuning storageTuning(const config::BrokerSettings& settings, uint32_t shards) {
@@ -15,6 +16,14 @@ storage::Tuning storageTuning(const config::BrokerSettings& settings, uint32_t s
   // Zero turns it off; a share of little must not.
   auto scrub = static_cast<uint64_t>(settings.scrubBytesPerSecond);
   tuning.scrubBytesPerSecond = scrub == 0 ? 0 : std::max<uint64_t>(scrub / shards, 1);
+  const auto threads = static_cast<uint32_t>(settings.cleanerThreads);
+  const uint32_t share = std::max<uint32_t>(threads, 1);
+  tuning.cleansMax = settings.cleanerEnable ? threads : 0;
+  tuning.cleanBackoff = std::chrono::milliseconds(std::clamp<int64_t>(settings.cleanerBackoffMs, 1, kBackoffMsMax));
+  tuning.cleanBytesPerSecond = settings.cleanerBytesPerSecond / std::min(share, shards);
+  tuning.cleanMapBytes = static_cast<uint64_t>(settings.cleanerDedupeBytes) / share;
+  tuning.cleanLoadFactor = settings.cleanerLoadFactor;
+  tuning.cleanIoBytes = static_cast<size_t>(settings.cleanerIoBytes) / share / 2;
   return tuning;
 }
 

@@ -208,13 +208,35 @@ constexpr Setting kLog[] = {
 };
 
 constexpr Setting kCleaner[] = {
+    {.name = "log.cleaner.enable",
+     .field = &kField<&B::cleanerEnable>,
+     .doc = "Whether topics with cleanup.policy=compact are compacted. Without it such topics only grow."},
     {.name = "log.cleaner.threads",
      .field = &kField<&B::cleanerThreads>,
      .min = 0,
      .max = 64,
      .change = Change::live,
-     .doc =
-         "Threads for compaction. This version keeps compacted topics whole: the three settings have no effect yet."},
+     .sim = {1, 2},
+     .doc = "Partitions that are compacted at the same time, at most one per shard. 0: none."},
+    {.name = "log.cleaner.dedupe.buffer.size",
+     .field = &kField<&B::cleanerDedupeBytes>,
+     .min = 1048576,
+     .change = Change::live,
+     .sim = {1048576, 2097152},
+     .doc = "Memory for the keys of what is being compacted, shared by log.cleaner.threads; a key takes 24 bytes. More "
+            "keys are compacted in several passes."},
+    {.name = "log.cleaner.io.buffer.load.factor",
+     .field = &kField<&B::cleanerLoadFactor>,
+     .min = 0,
+     .max = 1,
+     .change = Change::live,
+     .doc = "How full that memory may get."},
+    {.name = "log.cleaner.io.buffer.size",
+     .field = &kField<&B::cleanerIoBytes>,
+     .min = 0,
+     .change = Change::live,
+     .doc = "Memory for reading and writing, shared by log.cleaner.threads. Each has at least 128 KiB, and more for a "
+            "larger batch."},
     {.name = "log.cleaner.io.max.bytes.per.second",
      .field = &kField<&B::cleanerBytesPerSecond>,
      .min = 0,
@@ -224,6 +246,7 @@ constexpr Setting kCleaner[] = {
      .field = &kField<&B::cleanerBackoffMs>,
      .min = 0,
      .change = Change::live,
+     .sim = {100, 5000},
      .doc = "Pause when there is nothing to compact."},
 };
 

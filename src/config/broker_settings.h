@@ -100,7 +100,11 @@ struct BrokerSettings {
   bool ioUring = true;
   int64_t producerIdExpirationMs = 86400000;
   int32_t producerIdExpirationCheckMs = 600000;
+  bool cleanerEnable = true;
   int32_t cleanerThreads = 1;
+  int64_t cleanerDedupeBytes = 134217728;
+  int32_t cleanerIoBytes = 524288;
+  double cleanerLoadFactor = 0.9;
   double cleanerBytesPerSecond = std::numeric_limits<double>::max();
   int64_t cleanerBackoffMs = 15000;
   int64_t metadataSnapshotBytes = 20971520;  // of metadata log between snapshots

@@ -6,6 +6,8 @@
 //   00000000000000004096.cut                                ours: a damaged tail, kept when the log was cut at that
 //   offset
 //   *.deleted                                               renamed, about to be removed
+//   *.cleaned  *.swap                                       written by compaction; whole and about to take its place
+//   compacted                                               ours: an offset below which compaction leaves gaps
 //
 // Pure: any thread.
 #pragma once
@@ -24,8 +26,11 @@ inline constexpr std::string_view kTransactionIndexSuffix = ".txnindex";
 inline constexpr std::string_view kSnapshotSuffix = ".snapshot";
 inline constexpr std::string_view kCutSuffix = ".cut";
 inline constexpr std::string_view kDeletedSuffix = ".deleted";
+inline constexpr std::string_view kCleanedSuffix = ".cleaned";
+inline constexpr std::string_view kSwapSuffix = ".swap";
 inline constexpr std::string_view kLeaderEpochFile = "leader-epoch-checkpoint";
 inline constexpr std::string_view kPartitionMetadataFile = "partition.metadata";
+inline constexpr std::string_view kCompactedFile = "compacted";
 
 std::string fileName(Offset base, std::string_view suffix);                              // "00000000000000004096.log"
 std::string filePath(std::string_view directory, Offset base, std::string_view suffix);  // directory + "/" + fileName

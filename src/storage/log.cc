@@ -33,6 +33,8 @@ Log::Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSetti
       newDirectory_(recovered.exists && !recovered.listed),
       newNames_(recovered.exists && !recovered.listed),
       listed_(recovered.listed),
+      cleanedTo_(recovered.cleanedTo <= recovered.end ? recovered.cleanedTo : recovered.start),
+      cleanEpoch_(++home.cleanEpochs),
       changed_(recovered.exists && !recovered.wasClean),
       offline_(std::move(recovered.damage)),
       tasks_(home.shard.log(), "log-task-failed") {
@@ -104,6 +106,7 @@ Unsynced Log::takeUnsynced() {
   if (std::exchange(newNames_, false)) unsynced.directories.push_back(context_.directory);
   if (std::exchange(newDirectory_, false)) unsynced.directories.push_back(home_.options.path);
   takenEnd_ = end_;
+  takenStable_ = lastStableOffset(highWatermark_);
   unsyncedRecords_ = 0;
   return unsynced;
 }
@@ -116,6 +119,7 @@ void Log::synced() {
   }
   taken_.clear();
   syncedEnd_ = std::max(syncedEnd_, std::min(takenEnd_, end_));  // the log may have been cut meanwhile
+  syncedStable_ = std::min(takenStable_, syncedEnd_);
   if (held_ && syncedEnd_ >= held_->end) held_.reset();
   if (listed_) {
     advanceDurable();
@@ -332,7 +336,7 @@ void Log::advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>
 // Not before the producer snapshot behind them is safe, else what only they tell of producers would be forgotten;
 // unless there is no space for it, since deleting must work on a full disk.
 void Log::dropSegmentsBelowStart() {
-  if (offline_ || removed_ || exclusive_) return;
+  if (offline_ || removed_ || exclusive_ || replacing_) return;
   std::vector<std::string> paths;
   while (segments_.size() > 1 && std::next(segments_.begin())->first <= storedStart_) {
     Segment& segment = *segments_.begin()->second.segment;
@@ -386,17 +390,18 @@ void Log::enforceRetention() {
   bool rollActive = false;
   for (auto at = segments_.begin(); at != segments_.end(); ++at) {
     const Segment& segment = *at->second.segment;
-    if (segment.size() == 0 || segment.end() > highWatermark_ || segment.end() > durableEnd_) break;
-    // Age by the records' own time, but never younger than the broker's: a time in the future pins nothing.
-    WallMs age = at->second.lastAppend;
-    if (segment.maxTimestamp() >= WallMs(0)) age = std::min(age, segment.maxTimestamp());
-    bool overAge = settings_.retentionMs >= 0 && now - age > settings_.retentionMs;
+    bool isActive = std::next(at) == segments_.end();
+    if (segment.size() == 0 && isActive) break;
+    const Offset end = endOf(at);
+    if (end > highWatermark_ || end > durableEnd_) break;
+    bool overAge = settings_.retentionMs >= 0 && now - ageOf(at->second) > settings_.retentionMs;
     bool overSize =
         settings_.retentionBytes >= 0 && left - segment.size() >= static_cast<uint64_t>(settings_.retentionBytes);
-    bool isActive = std::next(at) == segments_.end();
-    if (!overAge && (!overSize || isActive)) break;
+    // Compaction may leave nothing of a segment: it goes with the first one behind it.
+    bool isEmpty = segment.size() == 0;
+    if (!isEmpty && !overAge && (!overSize || isActive)) break;
     left -= segment.size();
-    start = segment.end();
+    if (!isEmpty) start = end;
     rollActive = isActive;
   }
   if (start <= start_) return;
@@ -408,7 +413,7 @@ void Log::enforceRetention() {
 std::optional<Log::Trimmable> Log::trimmable() const {
   if (unusable() || exclusive_ || trimming_ || segments_.size() < 2 || !settings_.cleanup.deletes) return std::nullopt;
   const Held& oldest = segments_.begin()->second;
-  Offset end = oldest.segment->end();
+  Offset end = endOf(segments_.begin());
   if (end <= start_ || end > highWatermark_ || end > durableEnd_) return std::nullopt;
   return Trimmable{oldest.lastAppend, oldest.segment->size(), end};
 }

@@ -38,6 +38,7 @@
 #include "record/validate.h"
 #include "runtime/file.h"
 #include "runtime/tasks.h"
+#include "storage/clean_job.h"
 #include "storage/leader_epochs.h"
 #include "storage/producer_state.h"
 #include "storage/recovery.h"
@@ -182,6 +183,7 @@ class Log final : private Syncable {
   friend class ShardLogs;
   friend class LogShard;
   friend class Scrubber;
+  friend class Compactor;
 
   // An append on its way from accepted to written.
   struct Pending {
@@ -209,6 +211,8 @@ class Log final : private Syncable {
     WallMs firstAppend = kNoTimestamp;  // by this broker's clock
     WallMs lastAppend = kNoTimestamp;
     int64_t rollAfterMs = 0;
+    WallMs firstTimestamp = kNoTimestamp;  // of its first batch, once it was asked for
+    uint64_t replacement = 0;              // by which clean it was put here; 0: none
   };
   using Segments = std::map<Offset, Held>;
 
@@ -269,6 +273,7 @@ class Log final : private Syncable {
 
   // scrubbing
   struct ScrubTarget {
+    uint64_t replacement = 0;
     std::string path;
     std::string directory;
     SegmentFacts facts;
@@ -280,6 +285,30 @@ class Log final : private Syncable {
   std::optional<ScrubTarget> sealedForScrub(Offset base) const;
   void indexesScrubbed(const SegmentFacts& facts, const IndexCounts& counts);
   void damageFound(const SegmentFacts& facts, OffsetRange batch, const std::string& problem);
+
+  // compaction
+  struct CleanRange {
+    Offset dirty;        // from here on nothing has been cleaned
+    Offset uncleanable;  // the base of the first segment that may not be
+    uint64_t cleanBytes = 0;
+    uint64_t dirtyBytes = 0;  // of [dirty, uncleanable)
+    bool isLate = false;      // max.compaction.lag.ms is over for some of it
+    double ratio() const {
+      return static_cast<double>(dirtyBytes) / static_cast<double>(std::max<uint64_t>(cleanBytes + dirtyBytes, 1));
+    }
+  };
+  Offset endOf(Segments::const_iterator segment) const;  // of what it stands for, gaps included
+  WallMs ageOf(const Held& held) const;
+  std::optional<WallMs> firstTimestamp(Held& held);
+  void rollForCompaction();
+  std::optional<CleanRange> cleanRange();                // nullopt: there is nothing to clean
+  std::optional<CleanPlan> planClean(CleanRange range);  // nullopt: not now
+  // Puts a group of a clean that was planned at `epoch` in place. False: the log has moved on, nothing was done.
+  Co<bool> replaceSegments(const CleanedGroup& group, uint64_t epoch);
+  bool isReplaceable(const CleanedGroup& group) const;
+  bool isBusy(const CleanedGroup& group);
+  void placeSegments(const CleanedGroup& group);
+  Co<void> cleanedTo(Offset end);  // once all groups are in place
 
   // one at a time, appends wait
   Co<void> truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void>>> answer);
@@ -349,6 +378,16 @@ class Log final : private Syncable {
   std::vector<std::pair<Offset, Buffer>> snapshots_;  // to be written
   std::vector<Offset> sealed_;                        // segments whose derived files are to be synced
   bool sideFull_ = false;                             // the last try to do so found no space
+
+  Offset takenStable_{0};  // the last stable offset when the sync that is running began
+  Offset syncedStable_{0};
+  Offset cleanedTo_{0};        // everything below has been compacted once
+  uint64_t cleanEpoch_;        // changes with every cut; unlike that of any other log of the shard
+  uint64_t replacements_ = 0;  // cleans' groups put in place
+  // Segments with these bases are about to be replaced: nobody else may touch them.
+  std::optional<OffsetRange> replacing_;
+  std::optional<std::string> uncleanable_;                                  // why compaction leaves it alone
+  std::shared_ptr<const bool> scrubbing_ = std::make_shared<const bool>();  // shared by jobs that read segments by name
 
   bool trimming_ = false;
   bool exclusive_ = false;

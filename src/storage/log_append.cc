@@ -334,8 +334,9 @@ bool Log::mustRoll(const Held& active, uint64_t bytes, Offset last) {
   // Entries of the larger index, at most one per interval and per batch.
   uint64_t entries = size / std::max<uint64_t>(static_cast<uint64_t>(settings_.indexIntervalBytes), 61);
   if (entries * TimeIndexEntry::kBytes >= static_cast<uint64_t>(settings_.segmentIndexBytes)) return true;
-  return active.firstAppend != kNoTimestamp &&
-         home_.wall.now() - active.firstAppend > settings_.segmentMs - active.rollAfterMs;
+  int64_t ageMax = settings_.segmentMs;
+  if (settings_.cleanup.compacts) ageMax = std::min(ageMax, settings_.maxCompactionLagMs);
+  return active.firstAppend != kNoTimestamp && home_.wall.now() - active.firstAppend > ageMax - active.rollAfterMs;
 }
 
 void Log::makeDirectory() {

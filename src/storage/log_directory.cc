@@ -18,6 +18,7 @@ constexpr std::string_view kLockFile = ".lock";
 constexpr std::string_view kListFile = "partitions";
 constexpr std::string_view kMarksFile = "recovery-point-offset-checkpoint";
 constexpr std::string_view kStartsFile = "log-start-offset-checkpoint";
+constexpr std::string_view kCleanedFile = "cleaner-offset-checkpoint";
 constexpr std::string_view kCleanFile = "clean-shutdown";
 constexpr std::string_view kReserveFile = "reserve";
 constexpr std::string_view kQuarantine = "quarantine";
@@ -145,6 +146,7 @@ LogDirectory::State::State(Shard& shard0, Options o)
     : shard(shard0),
       options(std::move(o)),
       tuning(options.tuning),
+      dirtyPercents(shard0.count(), 0),
       members(shard0.count(), nullptr),
       tasks(shard0.log(), "directory-task-failed") {
   MQ_CHECK(shard.index() == 0, shard.index());
@@ -234,6 +236,7 @@ void LogDirectory::State::readLists() {
   };
   // Marks only save work, so without them everything is scanned; starts hide what was deleted, so they must be there.
   if (!readCheckpoint(kMarksFile, marks)) clean = false;
+  readCheckpoint(kCleanedFile, cleaned);  // without it compaction begins anew
   if (!readCheckpoint(kStartsFile, starts)) {
     refuse(
         "{} is damaged: it says where logs start after DeleteRecords and retention. Restore it, or remove it to see "
@@ -256,10 +259,9 @@ void LogDirectory::State::survey() {
     const auto& [name, topic] = *at;
     if (!directories.contains(nameOf(name)) &&
         directories.contains(deletedName(topic, std::to_string(name.partition)))) {
-      marks.erase(name);
-      starts.erase(name);
+      forgetOffsets(name);
       at = listed.erase(at);
-      listChanged = marksChanged = startsChanged = true;
+      listChanged = true;
     } else {
       directories.erase(nameOf(name));
       ++at;
@@ -318,14 +320,14 @@ Co<OpenTicket> LogDirectory::State::prepareOpen(TopicPartition name, TopicId top
                     .clean = clean,
                     .mark = mark == marks.end() ? Offset(0) : mark->second,
                     .start = start == starts.end() ? Offset(0) : start->second};
+  if (auto compacted = cleaned.find(name); compacted != cleaned.end()) ticket.cleanedTo = compacted->second;
   if (at != listed.end() && at->second == topic) co_return ticket;
   if (at != listed.end()) {
     shard.log().warning("quarantine", "{} belongs to topic id {}, not to {}: its directory goes to {}", name,
                         at->second, topic, path(kQuarantine));
     listed.erase(name);
-    marks.erase(name);
-    starts.erase(name);
-    listChanged = marksChanged = startsChanged = true;
+    forgetOffsets(name);
+    listChanged = true;
     co_await quarantine(nameOf(name));
     co_await stored();
     co_return OpenTicket{};
@@ -364,9 +366,8 @@ Co<void> LogDirectory::State::settleUnknown(std::function<bool(const TopicId&)> 
       continue;
     }
     listed.erase(name);
-    marks.erase(name);
-    starts.erase(name);
-    listChanged = marksChanged = startsChanged = true;
+    forgetOffsets(name);
+    listChanged = true;
     co_await quarantine(nameOf(name));
   }
   if (listChanged) co_await stored();
@@ -390,6 +391,31 @@ kj::Promise<void> LogDirectory::State::storeMark(TopicPartition name, Offset mar
   return stored();
 }
 
+kj::Promise<void> LogDirectory::State::storeCleaned(TopicPartition name, Offset cleanedTo) {
+  if (!listed.contains(name)) return kj::READY_NOW;  // deleted meanwhile
+  cleaned[std::move(name)] = cleanedTo;
+  cleanedChanged = true;
+  return stored();
+}
+
+void LogDirectory::State::forgetOffsets(const TopicPartition& name) {
+  marks.erase(name);
+  starts.erase(name);
+  cleaned.erase(name);
+  marksChanged = startsChanged = cleanedChanged = true;
+}
+
+bool LogDirectory::State::takeClean() {
+  if (cleans >= tuning.cleansMax) return false;
+  ++cleans;
+  return true;
+}
+
+void LogDirectory::State::giveClean(bool cleaned) {
+  --cleans;
+  if (cleaned) lastClean = shard.wallNow();
+}
+
 void LogDirectory::State::noteMarks(std::vector<std::pair<TopicPartition, Offset>> moved) {
   for (auto& [name, mark] : moved) {
     if (!listed.contains(name)) continue;  // deleted meanwhile
@@ -406,9 +432,8 @@ Co<void> LogDirectory::State::removePartition(TopicPartition name, TopicId topic
   if (isListed || isOpen) {
     bool renamed = co_await renameDurably(nameOf(name), deletedName(topic, std::to_string(name.partition)));
     listed.erase(name);
-    marks.erase(name);
-    starts.erase(name);
-    listChanged = marksChanged = startsChanged = true;
+    forgetOffsets(name);
+    listChanged = true;
     if (isListed && !offline) co_await stored();
     if (renamed) tasks.add(unlinkDirectory(deletedName(topic, std::to_string(name.partition))));
   }
@@ -468,6 +493,9 @@ Co<void> LogDirectory::State::writeChanges() {
     const bool list = std::exchange(listChanged, false);
     const bool start = std::exchange(startsChanged, false);
     const bool mark = std::exchange(marksChanged, false);
+    const bool clean = std::exchange(cleanedChanged, false);
+    // First, since one that is too high would hide what is to be cleaned once the log has been cut.
+    if (clean) changed.push_back({path(kCleanedFile), encodeCheckpoint(cleaned)});
     // Starts before the list: a listed partition without its start would show deleted records.
     if (start) changed.push_back({path(kStartsFile), encodeCheckpoint(starts)});
     if (list) changed.push_back({path(kListFile), encodeList(listed)});
@@ -494,6 +522,7 @@ Co<void> LogDirectory::State::writeChanges() {
     listChanged |= list;
     startsChanged |= start;
     marksChanged |= mark;
+    cleanedChanged |= clean;
     for (auto& waiter : served) waiter->reject(kj::cp(*failed));
     if (!isNoSpace(*failed))
       goOffline(fmt::format("writing the small files of {}: {}", options.path, describe(*failed)));
@@ -635,6 +664,9 @@ std::vector<ListedPartition> LogDirectory::partitions() const {
   for (const auto& [name, topic] : state_->listed) partitions.push_back({name, topic});
   return partitions;
 }
+
+WallMs LogDirectory::lastClean() const { return state_->lastClean; }
+uint32_t LogDirectory::dirtyPercentMax() const { return std::ranges::max(state_->dirtyPercents); }
 
 const std::optional<std::string>& LogDirectory::offlineReason() const { return state_->offline; }
 

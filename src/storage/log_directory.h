@@ -8,6 +8,7 @@
 //                                     error, never an empty log
 //   recovery-point-offset-checkpoint  durable marks: synced log ends, written every few seconds and at each roll
 //   log-start-offset-checkpoint       log starts moved by DeleteRecords
+//   cleaner-offset-checkpoint         how far compacted logs are compacted; without it that begins anew
 //   clean-shutdown                    there after a clean stop; removed durably before anything else is written
 //   reserve                           space that is given up when the disk is full at start
 //   quarantine/                       partition directories that nobody knows: moved aside, never deleted
@@ -78,6 +79,8 @@ class LogDirectory {
   const std::optional<std::string>& offlineReason() const;
   bool writable() const;  // false at the free-disk floor
   DirectoryUsage usage() const;
+  WallMs lastClean() const;          // when compaction last finished a log; kNoTimestamp: not since the start
+  uint32_t dirtyPercentMax() const;  // of the compacted log of which most is not compacted
 
   // New values for all shards, in force within Options::spaceCheckInterval.
   void tune(const Tuning& tuning);
@@ -112,7 +115,13 @@ class LogShard {
     uint64_t syncRounds = 0;
     uint64_t syncedFiles = 0;
     metrics::Histogram syncTime;  // of rounds
-    uint64_t openFiles = 0;       // now
+    uint64_t cleans = 0;          // of compacted logs
+    uint64_t cleanReadBytes = 0;
+    uint64_t cleanWrittenBytes = 0;
+    uint64_t cleanRecordsDropped = 0;
+    uint64_t cleanKeyless = 0;  // of these: without a key
+    uint64_t uncleanable = 0;   // logs, now
+    uint64_t openFiles = 0;     // now
     uint64_t openedFiles = 0;
   };
 

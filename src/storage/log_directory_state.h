@@ -23,6 +23,7 @@ struct OpenTicket {
   bool clean = false;
   Offset mark{0};
   Offset start{0};
+  Offset cleanedTo{0};
 };
 
 struct LogDirectory::State {
@@ -42,7 +43,11 @@ struct LogDirectory::State {
   Co<void> removePartition(TopicPartition name, TopicId topic);
   kj::Promise<void> storeStart(TopicPartition name, Offset start);
   kj::Promise<void> storeMark(TopicPartition name, Offset mark);
+  kj::Promise<void> storeCleaned(TopicPartition name, Offset cleanedTo);
+  bool takeClean();
+  void giveClean(bool cleaned);
   void noteMarks(std::vector<std::pair<TopicPartition, Offset>> moved);
+  void forgetOffsets(const TopicPartition& name);
   void goOffline(const std::string& reason);
 
   Co<void> settleUnknown(std::function<bool(const TopicId&)> wasDeleted);
@@ -80,6 +85,7 @@ struct LogDirectory::State {
   std::vector<std::string> deleted;      // found at the start: half-deleted
   Checkpoint marks;
   Checkpoint starts;
+  Checkpoint cleaned;
   struct Open {
     TopicId topic;
     std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting;  // for its removal
@@ -89,6 +95,10 @@ struct LogDirectory::State {
   bool listChanged = false;
   bool marksChanged = false;
   bool startsChanged = false;
+  bool cleanedChanged = false;
+  uint32_t cleans = 0;  // under way
+  WallMs lastClean = kNoTimestamp;
+  std::vector<uint32_t> dirtyPercents;  // of the dirtiest log, by shard
   bool writing = false;
   std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting;
 

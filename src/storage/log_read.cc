@@ -33,6 +33,8 @@ void Log::ensureIndexes(Segment& segment) {
 // and the walk over a damaged one long, that happens on a pool, and then the observer hears of it.
 bool Log::indexesReady(Segment& segment) {
   if (segment.indexesChecked()) return true;
+  if (replacing_ && segment.base() >= replacing_->first && segment.base() < replacing_->end)
+    return false;  // observer.readable() follows
   bool isActive = &segment == segments_.rbegin()->second.segment.get();
   if (isActive || segment.size() <= home_.options.inlineCheckBytesMax || checkFailed_.contains(segment.base())) {
     ensureIndexes(segment);
@@ -228,9 +230,10 @@ std::optional<Offset> Log::sealedAfter(Offset base) const {
 
 std::optional<Log::ScrubTarget> Log::sealedForScrub(Offset base) const {
   auto at = segments_.find(base);
-  if (at == segments_.end() || std::next(at) == segments_.end()) return std::nullopt;
+  if (at == segments_.end() || std::next(at) == segments_.end() || replacing_) return std::nullopt;
   const Segment& segment = *at->second.segment;
-  return ScrubTarget{.path = segment.path(),
+  return ScrubTarget{.replacement = at->second.replacement,
+                     .path = segment.path(),
                      .directory = context_.directory,
                      .facts = segment.facts(),
                      .indexInterval = context_.indexIntervalBytes,

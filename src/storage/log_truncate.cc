@@ -147,14 +147,19 @@ Co<void> Log::truncateNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<voi
 // looks like loss. A full disk may refuse that; then nothing has changed.
 Co<std::optional<Failure>> Log::lowerMark(Offset mark) {
   cutTo_ = mark;
-  while (sideWorking_ || listing_ || syncing_) co_await home_.shard.after(1ms);
+  while (sideWorking_ || listing_ || syncing_ || replacing_) co_await home_.shard.after(1ms);
   if (auto failure = unusable()) co_return std::move(failure);
+  cleanEpoch_ = ++home_.cleanEpochs;
   if (!listed_) co_return std::nullopt;
   try {
+    // Nor may what will be written above the cut be taken for clean.
+    if (cleanedTo_ > mark) co_await home_.storeCleaned(name_, std::min(cleanedTo_, mark));
     co_await home_.storeMark(name_, *durableMark());
   } catch (...) {
     co_return Failure(Error::kafkaStorageError, describe(caughtException()));
   }
+  cleanedTo_ = std::min(cleanedTo_, mark);
+  uncleanable_.reset();
   co_return std::nullopt;
 }
 

@@ -14,6 +14,12 @@ struct Tuning {
   uint32_t freePercentMin = 5;           // the smaller of the two floors counts
   bool trim = false;                     // below the floor the oldest sealed segments are deleted before their time
   uint64_t scrubBytesPerSecond = 4_MiB;  // of one shard; 0: no scrubbing
+  uint32_t cleansMax = 1;                // compactions of the node at a time; 0: none
+  Duration cleanBackoff = 15s;           // after looking for what to compact in vain
+  double cleanBytesPerSecond = 1e18;     // read and written, of one compaction
+  uint64_t cleanMapBytes = 128_MiB;      // memory for the keys of one
+  double cleanLoadFactor = 0.9;          // how full it may get
+  size_t cleanIoBytes = 256_KiB;         // of each buffer of one
 };
 
 struct Options {

@@ -9,6 +9,7 @@
 #include "record/batch.h"
 #include "runtime/coro.h"
 #include "runtime/tasks.h"
+#include "storage/clean_job.h"
 #include "storage/file_names.h"
 #include "storage/partition_metadata.h"
 
@@ -17,8 +18,6 @@ namespace {
 
 using record::BatchView;
 
-constexpr std::string_view kSwapSuffix = ".swap";
-constexpr std::string_view kCleanedSuffix = ".cleaned";
 constexpr size_t kSnapshotBytesMax = 256_MiB;
 constexpr size_t kEpochFileBytesMax = 16_MiB;
 constexpr size_t kMetadataBytesMax = 64_KiB;
@@ -76,6 +75,7 @@ class Recovery {
     if (!log_.exists) return std::move(log_);
     checkMetadata();
     if (log_.damage) return std::move(log_);
+    gapsBelow_ = settings_.gapsAllowed ? Offset(INT64_MAX) : gapsBelow(files_, directory_);
     finishReplacements();
     Found found = survey();
     dropBelowStart(found);
@@ -138,48 +138,87 @@ class Recovery {
     note("{} {} and is written anew", path, problem);
   }
 
-  // `.deleted` and `.cleaned` were on their way out or never finished. A `.log.swap` is a whole replacement for the
-  // segments it covers: put in place if it is sound, set aside otherwise.
+  // `.deleted` and `.cleaned` were on their way out or never finished. `.log.swap` files are whole replacements for the
+  // segments they cover, put in place if they are sound and set aside otherwise; but beside a `.cleaned` log at or
+  // below them they are only a part of what was to be put in place, and go.
   void finishReplacements() {
+    Offset unfinished(INT64_MAX);
+    std::vector<std::string> leftovers;
     std::vector<Offset> swaps;
+    std::vector<std::string> swapNames;
     for (const DirectoryEntry& entry : files_.list(directory_)) {
       if (entry.isDirectory) continue;
+      auto name = parseFileName(entry.name);
       if (entry.name.ends_with(kDeletedSuffix) || entry.name.ends_with(kCleanedSuffix)) {
-        removeFile(entry.name);
-        note("{}/{} was left by an earlier stop and is removed", directory_, entry.name);
-      } else if (auto name = parseFileName(entry.name); name && name->suffix == ".log.swap") {
-        swaps.push_back(name->base);
+        leftovers.push_back(entry.name);
+        if (name && name->suffix == ".log.cleaned") unfinished = std::min(unfinished, name->base);
+      } else if (entry.name.ends_with(kSwapSuffix)) {
+        swapNames.push_back(entry.name);
+        if (name && name->suffix == ".log.swap") swaps.push_back(name->base);
       }
     }
+    bool isPart = !swaps.empty() && swaps.front() >= unfinished;
+    if (isPart || swaps.empty()) {
+      for (const std::string& name : swapNames) removeFile(name);
+      if (isPart) {
+        note("{}: compaction had not finished; its {} segments are removed", directory_, swaps.size());
+        files_.syncDirectory(directory_);  // before the file that tells so goes
+      }
+      swaps.clear();
+    }
+    for (const std::string& name : leftovers) {
+      removeFile(name);
+      note("{}/{} was left by an earlier stop and is removed", directory_, name);
+    }
+    if (!swaps.empty()) placeSwaps(swaps);
+  }
+
+  void placeSwaps(const std::vector<Offset>& swaps) {
+    std::vector<Offset> ends;
     for (Offset base : swaps) {
       std::string name = fileName(base, kLogSuffix);
-      FileRef swap = files_.open(directory_ + "/" + name + ".swap", OpenMode::read);
+      FileRef swap = files_.open(directory_ + "/" + name + std::string(kSwapSuffix), OpenMode::read);
       ScanResult scan = scanSegment(*swap, base, {.nextOffset = base});
-      if (scan.stop != ScanStop::end && files_.exists(directory_ + "/" + name)) {
-        renameFile(name + ".swap", name + ".swap.cut");
+      if (scan.stop != ScanStop::end && files_.exists(pathOf(swaps.front(), kLogSuffix))) {
+        for (Offset aside : swaps) {
+          std::string kept = fileName(aside, kLogSuffix) + std::string(kSwapSuffix);
+          renameFile(kept, kept + std::string(kCutSuffix));
+        }
         note("{}/{}.swap is damaged ({}) and is set aside", directory_, name, scan.problem);
-        continue;
+        ends.clear();
+        break;
       }
+      ends.push_back(std::max(scan.nextOffset, base + 1));
+    }
+    if (!ends.empty()) {
+      // A segment between two that belong together is covered like one inside them.
+      for (size_t i = 0; i + 1 < ends.size(); ++i) ends[i] = swaps[i + 1];
       for (const DirectoryEntry& entry : files_.list(directory_)) {
         auto parsed = parseFileName(entry.name);
-        if (!parsed || parsed->base < base || parsed->base >= std::max(scan.nextOffset, base + 1)) continue;
+        if (!parsed || parsed->base < swaps.front() || parsed->base >= ends.back()) continue;
         bool replaced = parsed->suffix == kLogSuffix || parsed->suffix == kOffsetIndexSuffix ||
                         parsed->suffix == kTimeIndexSuffix || parsed->suffix == kTransactionIndexSuffix;
         if (replaced) removeFile(entry.name);
       }
-      renameFile(name + ".swap", name);
-      note("{}/{}.swap was whole and replaces what it covers", directory_, name);
     }
+    // Logs last: while one is missing here, the next start does all this again.
+    std::vector<std::string> logs;
     for (const DirectoryEntry& entry : files_.list(directory_)) {
       if (!entry.name.ends_with(kSwapSuffix)) continue;
       std::string target = entry.name.substr(0, entry.name.size() - kSwapSuffix.size());
       auto parsed = parseFileName(target);
-      bool placed = parsed && std::ranges::find(swaps, parsed->base) != swaps.end();
-      if (placed && !files_.exists(directory_ + "/" + target)) {
-        renameFile(entry.name, target);
-      } else {
+      bool placed = parsed && !ends.empty() && std::ranges::find(swaps, parsed->base) != swaps.end();
+      if (!placed) {
         removeFile(entry.name);
+      } else if (parsed->suffix == kLogSuffix) {
+        logs.push_back(target);
+      } else {
+        renameFile(entry.name, target);
       }
+    }
+    for (auto log = logs.rbegin(); log != logs.rend(); ++log) {
+      renameFile(*log + std::string(kSwapSuffix), *log);
+      note("{}/{}.swap was whole and replaces what it covers", directory_, *log);
     }
   }
 
@@ -257,8 +296,7 @@ class Recovery {
       return damage("{} is damaged below the durable mark {}, behind offset {}: {}", pathOf(base, kLogSuffix),
                     settings_.mark, facts.end, problem);
     }
-    bool joins = settings_.gapsAllowed ? facts.end <= next : facts.end == next;
-    if (!joins) {
+    if (!joins(facts.end, next)) {
       return damage("{} ends at offset {}, but the next segment is {}: {} records are missing",
                     pathOf(base, kLogSuffix), facts.end, fileName(next, kLogSuffix), next - facts.end);
     }
@@ -298,7 +336,7 @@ class Recovery {
     return true;
   }
 
-  bool joins(Offset end, Offset next) const { return settings_.gapsAllowed ? end <= next : end == next; }
+  bool joins(Offset end, Offset next) const { return end == next || (end < next && next <= gapsBelow_); }
 
   bool lastBatchGood(const SegmentFacts& facts) {
     if (facts.size == 0) return true;
@@ -353,7 +391,7 @@ class Recovery {
         facts.maxTimestampOffset = batch.lastOffset();
       }
     };
-    const bool dense = !settings_.gapsAllowed;
+    const bool dense = base >= gapsBelow_;
     ScanResult scan{.validEnd = 0, .nextOffset = base};
     if (base < settings_.mark) {
       bool below = true;  // the walk goes on past the mark, but only what is below counts
@@ -495,6 +533,7 @@ class Recovery {
   const std::string& directory_;
   const RecoverySettings& settings_;
   RecoveryProgress* progress_;
+  Offset gapsBelow_{0};
   RecoveredLog log_;
   std::map<Offset, WallMs> modified_;                 // of .log files, by base: when they were last appended to
   std::map<Offset, uint64_t> transactionIndexBytes_;  // of .txnindex files, by base

@@ -37,7 +37,7 @@ struct RecoverySettings {
   bool clean = false;            // the last stop was clean: the mark is the log end
   Offset mark{0};
   Offset start{0};           // as last stored
-  bool gapsAllowed = false;  // the topic is compacted: offsets may be missing
+  bool gapsAllowed = false;  // everywhere; else only below what the file `compacted` says
   uint32_t indexIntervalBytes = 4096;
   WallMs now = kNoTimestamp;  // stands in for append times that are not known or not credible
 };
@@ -55,6 +55,7 @@ struct RecoveredLog {
   bool listed = false;  // the data directory's list names it
   Offset start{0};
   Offset end{0};
+  Offset cleanedTo{0};  // everything below has been compacted once
   std::vector<RecoveredSegment> segments;
   LeaderEpochs epochs;
   bool epochsChanged = false;  // the file must be written

@@ -89,12 +89,16 @@ Co<void> Scrubber::run() {
 Co<void> Scrubber::scrub(TopicPartition name, Offset base) {
   uint64_t at = 0;
   Offset nextOffset = base;
+  std::optional<uint64_t> replacement;
   while (true) {
     auto found = logs_.logs.find(name);
     if (found == logs_.logs.end() || found->second->unusable()) co_return;
     Log& log = *found->second;
     auto target = log.sealedForScrub(base);
     if (!target || at >= target->facts.size) co_return;
+    if (replacement.value_or(target->replacement) != target->replacement) co_return;  // compacted meanwhile
+    replacement = target->replacement;
+    auto busy = log.scrubbing_;
     Instant began = logs_.shard.now();
     struct Outcome {
       std::optional<IndexCounts> indexes;
@@ -110,6 +114,7 @@ Co<void> Scrubber::scrub(TopicPartition name, Offset base) {
           done.piece = readPiece(*file, target.facts.base, at, nextOffset, target.facts.size);
           return done;
         });
+    busy = nullptr;
     found = logs_.logs.find(name);
     if (found == logs_.logs.end()) co_return;
     if (outcome.indexes) found->second->indexesScrubbed(target->facts, *outcome.indexes);

@@ -148,6 +148,7 @@ class Segment {
   // What checkIndexes() answered for facts(): also brings the largest timestamp.
   void adoptIndexes(const IndexCounts& counts);
   bool transactionsChecked() const { return transactionsChecked_; }
+  size_t abortedCount() const { return transactionIndex_.count(); }
   // How many entries the file has, once it is known to be good.
   void adoptTransactions(size_t count);
   // A look-up met an index entry that is not its batch's: indexesChecked() is false from then on, answers stay right.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "storage/compactor.h"
 #include "storage/recovery.h"
 #include "storage/scrubber.h"
 
@@ -33,6 +34,7 @@ ShardLogs::ShardLogs(Shard& s, LogDirectory::State& directory)
       wall(s),
       directory_(directory),
       scrubber_(std::make_unique<Scrubber>(*this)),
+      compactor_(std::make_unique<Compactor>(*this)),
       tasks_(s.log(), "log-shard-task-failed") {
   // In order before every open(), which goes the same way.
   shard.post(0, [this, &directory] {
@@ -53,6 +55,7 @@ ShardLogs::ShardLogs(Shard& s, LogDirectory::State& directory)
 ShardLogs::~ShardLogs() {
   tasks_.cancelAll();
   scrubber_ = nullptr;
+  compactor_ = nullptr;
   logs.clear();
 }
 
@@ -94,7 +97,6 @@ Co<void> ShardLogs::openNow(TopicPartition name, TopicId topic, config::TopicSet
                          .clean = ticket.clean,
                          .mark = ticket.mark,
                          .start = ticket.start,
-                         .gapsAllowed = settings.cleanup.compacts,
                          .indexIntervalBytes = static_cast<uint32_t>(settings.indexIntervalBytes),
                          .now = wall.now()};
     try {
@@ -110,6 +112,9 @@ Co<void> ShardLogs::openNow(TopicPartition name, TopicId topic, config::TopicSet
       recovered.damage = fmt::format("{} is missing, but its partition is in the list of partitions", directory);
     }
     recovered.listed = ticket.listed;
+    recovered.cleanedTo = ticket.cleanedTo;
+    // What is appended from now on must not be taken for clean.
+    if (ticket.cleanedTo > recovered.end && !recovered.damage) co_await storeCleaned(name, recovered.start);
     for (const std::string& note : recovered.notes) shard.log().warning("recovery", "{}", note);
     if (recovered.damage) shard.log().error("log-damaged", "{} stays offline: {}", name, *recovered.damage);
     figures.recoveredLogs += recovered.wasClean ? 0 : 1;
@@ -143,6 +148,7 @@ kj::Promise<void> ShardLogs::close() { return closeNow(); }
 
 Co<void> ShardLogs::closeNow() {
   scrubber_->stop();
+  co_await compactor_->stop();
   auto closing = kj::heapArrayBuilder<kj::Promise<void>>(logs.size());
   for (auto& [name, log] : logs) closing.add(log->close());
   co_await kj::joinPromises(closing.finish());
@@ -173,6 +179,26 @@ kj::Promise<void> ShardLogs::storeStart(TopicPartition name, Offset start) {
 kj::Promise<void> ShardLogs::storeMark(TopicPartition name, Offset mark) {
   sentMarks_[name] = mark;
   return shard.call(0, [&directory = directory_, name, mark] { return directory.storeMark(name, mark); });
+}
+
+kj::Promise<void> ShardLogs::storeCleaned(TopicPartition name, Offset cleanedTo) {
+  return shard.call(0, [&directory = directory_, name, cleanedTo] { return directory.storeCleaned(name, cleanedTo); });
+}
+
+kj::Promise<bool> ShardLogs::takeClean() {
+  return shard.call(0, [&directory = directory_] { return directory.takeClean(); });
+}
+
+void ShardLogs::tellDirty(uint32_t percent) {
+  if (std::exchange(dirtyPercent_, percent) == percent) return;
+  shard.post(0,
+             [&directory = directory_, index = shard.index(), percent] { directory.dirtyPercents[index] = percent; });
+}
+
+size_t ShardLogs::uncleanable() const { return compactor_->uncleanable(); }
+
+void ShardLogs::giveClean(bool cleaned) {
+  shard.post(0, [&directory = directory_, cleaned] { directory.giveClean(cleaned); });
 }
 
 std::vector<std::pair<TopicPartition, Offset>> ShardLogs::movedMarks() {
@@ -233,6 +259,7 @@ Co<void> ShardLogs::expireProducersRegularly() {
 void ShardLogs::tune(const Tuning& now) {
   bool rate = tuning.scrubBytesPerSecond != now.scrubBytesPerSecond;
   tuning = now;
+  compactor_->tuned();
   if (rate) scrubber_->restart();
 }
 
@@ -338,6 +365,7 @@ LogShard::Figures LogShard::figures() const {
   figures.syncTime = logs_->syncs.figures().time;
   figures.openFiles = logs_->files.openCount();
   figures.openedFiles = logs_->files.opened();
+  figures.uncleanable = logs_->uncleanable();
   return figures;
 }
 

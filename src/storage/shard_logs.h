@@ -22,6 +22,7 @@
 
 namespace mq::storage {
 
+class Compactor;
 class Scrubber;
 
 class ShardLogs {
@@ -35,6 +36,8 @@ class ShardLogs {
   kj::Promise<void> remove(TopicPartition name, TopicId topic);
   kj::Promise<void> close();
 
+  size_t uncleanable() const;
+
   // --- for the directory
   void tune(const Tuning& tuning);
   // Deletes the oldest sealed segments, `wanted` bytes of them or a little more; resolves when they are off the disk.
@@ -44,10 +47,16 @@ class ShardLogs {
   kj::Promise<void> list(TopicPartition name, TopicId topic);
   kj::Promise<void> storeStart(TopicPartition name, Offset start);
   kj::Promise<void> storeMark(TopicPartition name, Offset mark);
+  kj::Promise<void> storeCleaned(TopicPartition name, Offset cleanedTo);
   void markMoved();  // a durable mark has moved by a whole segment: it is stored soon
   // An I/O error that is not lack of space: the directory goes offline, for all shards.
   void diskFailed(const std::string& what, const kj::Exception& reason);
   void goOffline(const std::string& reason);
+
+  // One of the cleans that may run in the node at a time; give it back. False: all are taken.
+  kj::Promise<bool> takeClean();
+  void giveClean(bool cleaned);
+  void tellDirty(uint32_t percent);  // the dirty part of the dirtiest log
 
   void flushAtEndOfTurn(Log& log);
   void forget(Log& log);
@@ -66,6 +75,7 @@ class ShardLogs {
   LogShard::Figures figures;
   bool writable = true;
   size_t unlinking = 0;  // jobs of trim()
+  uint64_t cleanEpochs = 0;
   std::optional<std::string> offline;
   std::vector<std::function<void(const std::string&)>> offlineCalls;
   std::map<TopicPartition, std::unique_ptr<Log>> logs;
@@ -89,7 +99,9 @@ class ShardLogs {
   std::vector<std::unique_ptr<record::Workspace>> idle_;
   bool turnEnds_ = false;
   bool marksSoon_ = false;
+  uint32_t dirtyPercent_ = 0;
   std::unique_ptr<Scrubber> scrubber_;
+  std::unique_ptr<Compactor> compactor_;
   Tasks tasks_;
 };
 

@@ -138,6 +138,7 @@ def catalog():
 
 # What a plain run does not move; each is told of by a test of its own.
 QUIET = {
+    "mq_compaction_uncleanable_partitions": "a damaged segment: compaction_test",
     "mq_connections_idle_closed": "minutes of silence: kafka/connection_test",
     "mq_fetch_decompressed_batches": "a client that cannot lz4: kafka/fetch_test",
     "mq_fetch_decompressed_bytes": "the same",
@@ -167,7 +168,7 @@ def node_end(node):
 
 def test_every_metric_is_fed():
     with Watched("--set", "log.retention.check.interval.ms=100", "--set", "max.connections.per.ip=30",
-                 "--set", "request.read.timeout.ms=200", "--set", "shards=2", "--set", "group.initial.rebalance.delay.ms=0") as node:
+                 "--set", "request.read.timeout.ms=200", "--set", "shards=2", "--set", "log.cleaner.backoff.ms=50", "--set", "group.initial.rebalance.delay.ms=0") as node:
         node.mq("topic", "create", "t", "-p", "3")
         node.mq("topic", "create", "old", "-c", "segment.bytes=1048576", "-c", "retention.bytes=1500000")
         produce(node, "t", range(1000))
@@ -185,6 +186,14 @@ def test_every_metric_is_fed():
             subprocess.run(["kcat", "-b", node.address, "-q", "-e", "-X", "auto.offset.reset=earliest", "-G", f"readers-of-{topic}", topic],
                            capture_output=True, timeout=30, check=True)
         node.mq("topic", "delete", "gone", "--yes")
+        # A compacted log: records without a key from before it was one; then more that is not compacted yet.
+        keyed = ("produce", "keyed", "-k", "key", "--chunk", "500K")
+        node.mq("topic", "create", "keyed", "-c", "segment.bytes=1048576", "-c", "min.cleanable.dirty.ratio=0.9")
+        node.mq(*keyed, input=os.urandom(1_500_000), text=False)
+        node.mq("produce", "keyed", "--chunk", "500K", input=os.urandom(1_500_000), text=False)
+        node.mq("topic", "alter", "keyed", "-c", "cleanup.policy=compact")
+        assert eventually(lambda: node.total("mq_compactions") > 0)
+        node.mq(*keyed, input=os.urandom(1_500_000), text=False)
         node.mq("topic", "create", "t", check=False)  # exists already
         node.mq("topic", "create", "small", "-c", "max.message.bytes=100")
         subprocess.run(["kcat", "-b", node.address, "-P", "-t", "small"], input=b"x" * 5000, capture_output=True, timeout=30)
@@ -217,7 +226,7 @@ def test_every_metric_is_fed():
 
         families = node.metrics()
         topics = {labels["topic"] for _, labels, _ in families["mq_log_append_bytes"]["samples"]}
-        assert topics == {"t", "old", "small", "__consumer_offsets"}, topics
+        assert topics == {"t", "old", "keyed", "small", "__consumer_offsets"}, topics
         detailed = node.metrics("?detail=partition")
         rows = {(labels["topic"], labels["partition"]): value for _, labels, value in detailed["mq_log_append_records"]["samples"]}
         assert sum(rows[("t", str(p))] for p in range(3)) == 1000, rows  # since the start
