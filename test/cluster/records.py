@@ -87,6 +87,48 @@ def batches(data):
         at = end
 
 
+def keyed(pairs, timestamp):
+    """One batch of (key, value); None is null."""
+    records = bytearray()
+    for delta, pair in enumerate(pairs):
+        body = b"\0" + varint(0) + varint(delta)
+        for field in pair:
+            body += varint(-1) if field is None else varint(len(field)) + field
+        body += varint(0)
+        records += varint(len(body)) + body
+    tail = struct.pack(">hiqqqhii", 0, len(pairs) - 1, timestamp, timestamp, -1, -1, -1, len(pairs)) + bytes(records)
+    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
+
+
+def keyed_records(data):
+    """last offset, [(offset, key, value)] of each whole, uncompressed batch; compaction may have taken any of them."""
+    at = 0
+    while at + 61 <= len(data):
+        base, length = struct.unpack_from(">qi", data, at)
+        end = at + 12 + length
+        if end > len(data):
+            return
+        crc, attributes, last_delta = struct.unpack_from(">Ihi", data, at + 17)
+        assert crc32c(data[at + 21:end]) == crc, f"the batch at offset {base} has a wrong checksum"
+        assert attributes & 7 == 0, attributes
+        count, = struct.unpack_from(">i", data, at + 57)
+        found, position = [], at + 61
+        for _ in range(count):
+            size, position = read_varint(data, position)
+            stop = position + size
+            _, position = read_varint(data, position + 1)
+            delta, position = read_varint(data, position)
+            fields = []
+            for _ in range(2):
+                length, position = read_varint(data, position)
+                fields.append(None if length < 0 else data[position:position + length])
+                position += max(length, 0)
+            found.append((base + delta, *fields))
+            position = stop
+        yield base + last_delta, found
+        at = end
+
+
 def string(text):
     return struct.pack(">h", len(text)) + text.encode()
 
