@@ -51,8 +51,11 @@ coordinator::GroupCoordinator::Options coordinatorOptions(const config::BrokerSe
   options.settings.sessionMin = milliseconds(settings.groupSessionMinMs);
   options.settings.sessionMax = milliseconds(settings.groupSessionMaxMs);
   options.settings.initialDelay = milliseconds(settings.groupInitialDelayMs);
-  options.settings.consumerSession = milliseconds(settings.consumerSessionMs);
-  options.settings.consumerHeartbeat = milliseconds(settings.consumerHeartbeatMs);
+  options.settings.consumer = config::GroupLimits::of(settings);
+  using Policy = config::MigrationPolicy;
+  const Policy policy = settings.consumerMigration;
+  options.settings.upgrades = policy == Policy::upgrade || policy == Policy::bidirectional;
+  options.settings.downgrades = policy == Policy::downgrade || policy == Policy::bidirectional;
   options.settings.consumerSizeMax = settings.consumerSizeMax;
   options.settings.sizeMax = settings.groupSizeMax;
   options.settings.offsetsRetention = std::chrono::minutes(settings.offsetsRetentionMinutes);

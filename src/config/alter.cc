@@ -6,20 +6,12 @@
 namespace mq::config {
 
 std::optional<std::string> normalised(const Setting& row, std::string_view value) {
-  // The row's field belongs to one of the two structs; a scratch one of each shape costs less than knowing which.
   if (row.field->type == Type::list) {
     std::vector<std::string> items;
     if (splitList(value, items)) return std::nullopt;
     return joinList(items);
   }
-  if (find(topicTable(), row.name) == &row || isTopicDefault(row)) {
-    TopicSettings scratch;
-    if (row.field->parse(row, value, &scratch)) return std::nullopt;
-    return row.field->print(&scratch);
-  }
-  BrokerSettings scratch;
-  if (row.field->parse(row, value, &scratch)) return std::nullopt;
-  return row.field->print(&scratch);
+  return row.field->normalise(row, value);
 }
 
 Result<Overrides> alter(const Overrides& now, std::span<const Alteration> alterations,
@@ -72,6 +64,30 @@ Result<Overrides> alter(const Overrides& now, std::span<const Alteration> altera
     altered.insert_or_assign(alteration.name, joinList(items));
   }
   return altered;
+}
+
+Entry describeRow(const Setting& row, const void* effective, const Overrides& overrides, Source source,
+                  const BrokerConfig& broker) {
+  Entry entry{.name = std::string(row.name),
+              .value = row.field->print(effective),
+              .type = row.field->type,
+              .secret = row.secret,
+              .doc = row.doc};
+  if (auto override = overrides.find(row.name); override != overrides.end()) {
+    if (auto value = normalised(row, override->second)) {
+      entry.value = *value;
+      entry.synonyms.push_back({entry.name, *value, source, {}});
+    }
+  }
+  if (!row.broker.empty()) {
+    for (Synonym& synonym : broker.synonyms(*find(brokerTable(), row.broker)))
+      entry.synonyms.push_back(std::move(synonym));
+  }
+  if (!entry.synonyms.empty()) {
+    entry.source = entry.synonyms.front().source;
+    entry.where = entry.synonyms.front().where;
+  }
+  return entry;
 }
 
 }  // namespace mq::config

@@ -298,11 +298,33 @@ constexpr Setting kGroups[] = {
     {.name = "group.consumer.session.timeout.ms",
      .field = &kField<&B::consumerSessionMs>,
      .min = 1,
-     .doc = "In the consumer protocol, how long a member may be silent before it is out."},
+     .doc = "In the consumer protocol, how long a member may be silent before it is out. A group can have a value of "
+            "its own (consumer.session.timeout.ms)."},
+    {.name = "group.consumer.min.session.timeout.ms",
+     .field = &kField<&B::consumerSessionMinMs>,
+     .min = 1,
+     .doc = "The shortest that can be set, for all groups or for one."},
+    {.name = "group.consumer.max.session.timeout.ms",
+     .field = &kField<&B::consumerSessionMaxMs>,
+     .min = 1,
+     .doc = "The longest."},
     {.name = "group.consumer.heartbeat.interval.ms",
      .field = &kField<&B::consumerHeartbeatMs>,
      .min = 1,
-     .doc = "In the consumer protocol, how often members are told to send heartbeats."},
+     .doc = "In the consumer protocol, how often members are told to send heartbeats. A group can have a value of its "
+            "own (consumer.heartbeat.interval.ms)."},
+    {.name = "group.consumer.min.heartbeat.interval.ms",
+     .field = &kField<&B::consumerHeartbeatMinMs>,
+     .min = 1,
+     .doc = "The shortest that can be set, for all groups or for one."},
+    {.name = "group.consumer.max.heartbeat.interval.ms",
+     .field = &kField<&B::consumerHeartbeatMaxMs>,
+     .min = 1,
+     .doc = "The longest."},
+    {.name = "group.consumer.migration.policy",
+     .field = &kField<&B::consumerMigration>,
+     .doc = "Whether a group may change its protocol while it has members: to the consumer protocol when the first "
+            "member of it comes, back to the classic one when the last of it goes. Without members it always may."},
     {.name = "group.consumer.max.size",
      .field = &kField<&B::consumerSizeMax>,
      .min = 1,
@@ -474,6 +496,21 @@ std::vector<std::string> contradictions(const BrokerSettings& s) {
     found.push_back(
         fmt::format("log.cleaner.min.compaction.lag.ms ({}) is above log.cleaner.max.compaction.lag.ms ({})",
                     s.topicDefaults.minCompactionLagMs, s.topicDefaults.maxCompactionLagMs));
+  }
+  auto between = [&](std::string_view name, int32_t least, int32_t value, int32_t most) {
+    if (least <= value && value <= most) return;
+    found.push_back(
+        fmt::format("group.consumer.{} ({}) is not between group.consumer.min.{} ({}) and "
+                    "group.consumer.max.{} ({})",
+                    name, value, name, least, name, most));
+  };
+  between("session.timeout.ms", s.consumerSessionMinMs, s.consumerSessionMs, s.consumerSessionMaxMs);
+  between("heartbeat.interval.ms", s.consumerHeartbeatMinMs, s.consumerHeartbeatMs, s.consumerHeartbeatMaxMs);
+  if (s.consumerSessionMs <= s.consumerHeartbeatMs) {
+    found.push_back(
+        fmt::format("group.consumer.session.timeout.ms ({}) must be above "
+                    "group.consumer.heartbeat.interval.ms ({})",
+                    s.consumerSessionMs, s.consumerHeartbeatMs));
   }
   return found;
 }

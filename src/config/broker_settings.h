@@ -48,7 +48,8 @@ struct Roles {
 };
 
 enum class LogDetail : uint8_t { debug, info, warning, error };
-enum class LogFormat : uint8_t { automatic, text, json };  // automatic: text on a terminal
+enum class LogFormat : uint8_t { automatic, text, json };                              // automatic: text on a terminal
+enum class MigrationPolicy : uint8_t { disabled, upgrade, downgrade, bidirectional };  // of groups, between protocols
 
 struct BrokerSettings {
   // This node.
@@ -121,7 +122,12 @@ struct BrokerSettings {
   int32_t groupSessionMaxMs = 1800000;
   int32_t groupInitialDelayMs = 3000;
   int32_t consumerSessionMs = 45000;
+  int32_t consumerSessionMinMs = 45000;
+  int32_t consumerSessionMaxMs = 60000;
   int32_t consumerHeartbeatMs = 5000;
+  int32_t consumerHeartbeatMinMs = 5000;
+  int32_t consumerHeartbeatMaxMs = 15000;
+  MigrationPolicy consumerMigration = MigrationPolicy::bidirectional;
   int32_t consumerSizeMax = std::numeric_limits<int32_t>::max();
   int32_t groupSizeMax = std::numeric_limits<int32_t>::max();
 

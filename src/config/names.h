@@ -35,6 +35,10 @@ template <>
 struct Names<LogFormat> {
   static constexpr std::array<std::string_view, 3> names = {"auto", "text", "json"};
 };
+template <>
+struct Names<MigrationPolicy> {
+  static constexpr std::array<std::string_view, 4> names = {"disabled", "upgrade", "downgrade", "bidirectional"};
+};
 
 // Visible names in order.
 std::span<const std::string_view> topicNames();
@@ -62,6 +66,11 @@ Failure unknownBrokerSetting(std::string_view name);
 // A value as it is stored and shown: lists keep their order and lose their blanks, everything else is printed as it was
 // understood. Null: not a value of this row.
 std::optional<std::string> normalised(const Setting& row, std::string_view value);
+
+// A line of DescribeConfigs for a setting that a resource (topic, group) may override: `effective` is the resource's
+// struct, `source` what its overrides count as.
+Entry describeRow(const Setting& row, const void* effective, const Overrides& overrides, Source source,
+                  const BrokerConfig& broker);
 
 // The overrides after the alterations, names and list operations checked, values not.
 Result<Overrides> alter(const Overrides& now, std::span<const Alteration> alterations,

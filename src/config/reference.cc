@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/broker_settings.h"
+#include "config/group_settings.h"
 #include "config/names.h"
 
 namespace mq::config {
@@ -132,16 +133,18 @@ std::string manualScdoc() {
       "Settings marked live can be changed while the broker runs.\n";
   TopicSettings topic;
   BrokerSettings broker;
-  auto print = [&](const Setting& row, bool ofTopic) {
-    std::string value = defaultOf(row, topic, broker, ofTopic);
+  auto printRow = [&](const Setting& row, const std::string& value, bool overrides) {
     page += fmt::format("\n*{}*\n", escaped(row.name));
     for (const std::string& line : wrap(row.doc, 100)) page += "\t" + escaped(line) + "\n";
-    std::string facts = fmt::format("{}Allowed: {}. Default: {}.", ofTopic ? "" : aliasesOf(row),
+    std::string facts = fmt::format("{}Allowed: {}. Default: {}.", overrides ? "" : aliasesOf(row),
                                     row.field->allowed(row), value.empty() ? "empty" : value);
-    if (ofTopic && !row.broker.empty()) facts += fmt::format(" Default for all topics: {}.", row.broker);
-    if (!ofTopic && row.change == Change::live) facts += " Live.";
+    if (overrides && !row.broker.empty()) facts += fmt::format(" Default for all: {}.", row.broker);
+    if (!overrides && row.change == Change::live) facts += " Live.";
     page += "\n";
     for (const std::string& line : wrap(facts, 100)) page += "\t" + escaped(line) + "\n";
+  };
+  auto print = [&](const Setting& row, bool ofTopic) {
+    printRow(row, defaultOf(row, topic, broker, ofTopic), ofTopic);
   };
   for (const Section& section : brokerTable()) {
     std::string title(section.title);
@@ -159,6 +162,13 @@ std::string manualScdoc() {
     for (const Setting& row : section.rows) {
       if (!row.hidden) print(row, true);
     }
+  }
+  page +=
+      "\n# GROUP SETTINGS\n\nSet per group in the consumer protocol (AlterConfigs of resource type GROUP); they always "
+      "take effect at once.\n";
+  ConsumerGroupSettings group;
+  for (const Section& section : groupTable()) {
+    for (const Setting& row : section.rows) printRow(row, row.field->print(&group), true);
   }
   page += "\n# SEE ALSO\n\n*mq*(1)\n";
   return page;

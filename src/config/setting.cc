@@ -29,6 +29,7 @@ size_t editDistance(std::string_view a, std::string_view b) {
 std::string_view nameOf(Source source) {
   switch (source) {
     case Source::dynamicTopic: return "dynamic topic";
+    case Source::dynamicGroup: return "dynamic group";
     case Source::dynamicBroker: return "dynamic broker";
     case Source::dynamicDefaultBroker: return "dynamic default broker";
     case Source::staticBroker: return "static broker";

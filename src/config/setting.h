@@ -40,15 +40,16 @@ enum class Type : int8_t {
 };
 
 // Where a value comes from: Kafka's numbers for DescribeConfigs. Later layers win: default < static < dynamic default
-// < dynamic broker < dynamic topic.
+// < dynamic broker < dynamic topic or group.
 enum class Source : int8_t {
   dynamicTopic = 1,
   dynamicBroker = 2,
   dynamicDefaultBroker = 3,
   staticBroker = 4,
   defaultValue = 5,
+  dynamicGroup = 8,
 };
-std::string_view nameOf(Source source);  // "dynamic topic", ..., "default"
+std::string_view nameOf(Source source);  // "dynamic topic", ..., "default", "dynamic group"
 
 enum class Change : uint8_t { live, restart };
 
@@ -68,6 +69,8 @@ struct Field {
   std::optional<std::string> (*parse)(const struct Setting& row, std::string_view text, void* object);
   std::string (*print)(const void* object);           // parse(print(x)) is x; doubles print as Java does
   std::string (*allowed)(const struct Setting& row);  // "at least 1", "one of a, b", "true or false"
+  // As print shows it after parse; none: it is not allowed.
+  std::optional<std::string> (*normalise)(const struct Setting& row, std::string_view text);
 };
 
 struct Setting {

@@ -150,6 +150,12 @@ inline constexpr Field kField = {
       return Codec<typename Owner::Type>::print(static_cast<const typename Owner::Struct*>(object)->*Member);
     },
     [](const Setting& row) { return Codec<typename MemberOf<decltype(Member)>::Type>::allowed(row); },
+    [](const Setting& row, std::string_view text) -> std::optional<std::string> {
+      using Value = typename MemberOf<decltype(Member)>::Type;
+      Value value{};
+      if (Codec<Value>::parse(row, text, value)) return std::nullopt;
+      return Codec<Value>::print(value);
+    },
 };
 
 }  // namespace mq::config

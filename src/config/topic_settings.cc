@@ -347,30 +347,8 @@ TopicSettings resolveTopic(const TopicSettings& defaults, const Overrides& overr
 std::vector<Entry> describeTopic(const BrokerConfig& broker, const Overrides& overrides) {
   TopicSettings settings = resolveTopic(broker.settings().topicDefaults, overrides);
   std::vector<Entry> entries;
-  for (std::string_view name : topicNames()) {
-    const Setting& row = *findTopicRow(name);
-    Entry entry{.name = std::string(name),
-                .value = row.field->print(&settings),
-                .type = row.field->type,
-                .secret = row.secret,
-                .doc = row.doc};
-    if (auto override = overrides.find(name); override != overrides.end()) {
-      std::optional<std::string> value = normalised(row, override->second);
-      if (value) {
-        entry.value = *value;
-        entry.synonyms.push_back({entry.name, *value, Source::dynamicTopic, {}});
-      }
-    }
-    if (!row.broker.empty()) {
-      const Setting* brokerRow = find(brokerTable(), row.broker);
-      for (Synonym& synonym : broker.synonyms(*brokerRow)) entry.synonyms.push_back(std::move(synonym));
-    }
-    if (!entry.synonyms.empty()) {
-      entry.source = entry.synonyms.front().source;
-      entry.where = entry.synonyms.front().where;
-    }
-    entries.push_back(std::move(entry));
-  }
+  for (std::string_view name : topicNames())
+    entries.push_back(describeRow(*findTopicRow(name), &settings, overrides, Source::dynamicTopic, broker));
   return entries;
 }
 

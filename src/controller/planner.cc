@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "config/group_settings.h"
 #include "controller/dynamic_config.h"
 #include "controller/placement.h"
 
@@ -353,6 +354,56 @@ Plan<CreatePartitionsResponse> Planner::createPartitions(Now now, const CreatePa
   return plan;
 }
 
+namespace {
+
+// Whether there is such a thing to configure. A group need not exist yet.
+Result<void> checkResource(const Image& image, const ConfigResource& resource) {
+  switch (resource.type) {
+    case ResourceType::topic:
+      if (auto ok = checkTopicName(resource.name); !ok) return ok;
+      if (image.topic(resource.name)) return {};
+      return failure(Error::unknownTopicOrPartition, "The topic '{}' does not exist.", resource.name);
+    case ResourceType::broker: {
+      if (resource.name.empty()) return {};
+      int32_t id = 0;
+      auto end = resource.name.data() + resource.name.size();
+      auto parsed = std::from_chars(resource.name.data(), end, id);
+      if (parsed.ec != std::errc() || parsed.ptr != end || fmt::to_string(id) != resource.name)
+        return failure(Error::invalidRequest, "Node id must be an integer, but it is: {}", resource.name);
+      if (image.broker(NodeId(id))) return {};
+      return failure(Error::invalidRequest, "No broker {} is registered.", id);
+    }
+    case ResourceType::group:
+      if (!resource.name.empty()) return {};
+      return failure(Error::invalidRequest, "Default group resources are not allowed.");
+    default: break;
+  }
+  return failure(Error::invalidRequest, "Configs of resource type {} cannot be altered.",
+                 static_cast<int>(resource.type));
+}
+
+Result<config::Overrides> alteredConfigs(const config::BrokerConfig& broker, const ConfigResource& resource,
+                                         const config::Overrides& now, std::span<const config::Alteration> changes) {
+  const config::BrokerSettings& settings = broker.settings();
+  switch (resource.type) {
+    case ResourceType::topic: return config::alterTopic(settings.topicDefaults, now, changes);
+    case ResourceType::group: return config::alterGroup(config::GroupLimits::of(settings), now, changes);
+    default: return config::alterBroker(broker, now, changes);
+  }
+}
+
+Result<void> checkConfigs(const config::BrokerConfig& broker, const ConfigResource& resource,
+                          const config::Overrides& next) {
+  const config::BrokerSettings& settings = broker.settings();
+  switch (resource.type) {
+    case ResourceType::topic: return config::checkTopic(settings.topicDefaults, next);
+    case ResourceType::group: return config::checkGroup(config::GroupLimits::of(settings), next);
+    default: return config::checkBroker(next);
+  }
+}
+
+}  // namespace
+
 Plan<AlterConfigsResponse> Planner::alterConfigs(Now now, const AlterConfigsRequest& request) const {
   Plan<AlterConfigsResponse> plan;
   Records records(now);
@@ -366,34 +417,14 @@ Plan<AlterConfigsResponse> Planner::alterConfigs(Now now, const AlterConfigsRequ
 
     auto alter = [&]() -> Result<config::Overrides> {
       if (counts[resource] > 1) return failure(Error::invalidRequest, "Each resource must appear at most once.");
-      bool isTopic = resource.type == ResourceType::topic;
-      if (isTopic) {
-        if (auto ok = checkTopicName(resource.name); !ok) return ok.failure();
-        if (!now.image.topic(resource.name))
-          return failure(Error::unknownTopicOrPartition, "The topic '{}' does not exist.", resource.name);
-      } else if (resource.type == ResourceType::broker) {
-        int32_t id = 0;
-        auto end = resource.name.data() + resource.name.size();
-        auto parsed = std::from_chars(resource.name.data(), end, id);
-        if (!resource.name.empty() &&
-            (parsed.ec != std::errc() || parsed.ptr != end || fmt::to_string(id) != resource.name))
-          return failure(Error::invalidRequest, "Node id must be an integer, but it is: {}", resource.name);
-        if (!resource.name.empty() && !now.image.broker(NodeId(id)))
-          return failure(Error::invalidRequest, "No broker {} is registered.", id);
-      } else {
-        return failure(Error::invalidRequest, "Configs of resource type {} cannot be altered.",
-                       static_cast<int>(resource.type));
-      }
+      if (auto ok = checkResource(now.image, resource); !ok) return ok.failure();
       for (auto& change : asked.changes)
         if (auto ok = checkValueSize(change.name, change.value.value_or("")); !ok) return ok.failure();
-      if (!request.replaceAll)
-        return isTopic ? config::alterTopic(config.settings().topicDefaults, present, asked.changes)
-                       : config::alterBroker(config, present, asked.changes);
+      if (!request.replaceAll) return alteredConfigs(config, resource, present, asked.changes);
       config::Overrides next;
       for (auto& change : asked.changes)
         if (change.value) next[change.name] = *change.value;
-      auto ok = isTopic ? config::checkTopic(config.settings().topicDefaults, next) : config::checkBroker(next);
-      if (!ok) return ok.failure();
+      if (auto ok = checkConfigs(config, resource, next); !ok) return ok.failure();
       return next;
     };
     auto store = [&](const config::Overrides& next) {

@@ -4,15 +4,13 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "coordinator/consumer_protocol.h"
 #include "coordinator/records.h"
-#include "wire/codec.h"
-#include "wire/consumer_protocol_subscription.h"
 
 namespace mq::coordinator {
 namespace {
 
 constexpr size_t kReasonMax = 512;
-constexpr std::string_view kConsumerProtocol = "consumer";
 
 Duration ofMs(int32_t ms) { return std::chrono::milliseconds(ms); }
 int32_t inMs(Duration duration) { return static_cast<int32_t>(duration / 1ms); }
@@ -40,19 +38,57 @@ ClassicGroup::ClassicGroup(std::string id, const GroupSettings& settings, const 
       protocol_(record.protocol),
       leader_(record.leader.value_or("")) {
   for (const auto& from : record.members) {
-    Member member{.id = from.memberId,
-                  .instance = from.groupInstanceId,
-                  .clientId = from.clientId,
-                  .clientHost = from.clientHost,
-                  .rebalanceTimeout = ofMs(from.rebalanceTimeout >= 0 ? from.rebalanceTimeout : from.sessionTimeout),
-                  .sessionTimeout = ofMs(from.sessionTimeout),
-                  .assignment = wire::Blob::copyOf(from.assignment.view()),
-                  .isNew = false};
+    ClassicMember member{
+        .id = from.memberId,
+        .instance = from.groupInstanceId,
+        .clientId = from.clientId,
+        .clientHost = from.clientHost,
+        .rebalanceTimeout = ofMs(from.rebalanceTimeout >= 0 ? from.rebalanceTimeout : from.sessionTimeout),
+        .sessionTimeout = ofMs(from.sessionTimeout),
+        .assignment = wire::Blob::copyOf(from.assignment.view())};
     if (protocol_) member.protocols.push_back({*protocol_, wire::Blob::copyOf(from.subscription.view()), {}});
-    if (member.instance) instances_[*member.instance] = member.id;
-    countProtocols(member, 1);
-    members_.insert_or_assign(from.memberId, std::move(member));
+    take(std::move(member));
   }
+}
+
+void ClassicGroup::take(ClassicMember&& from) {
+  std::string id = from.id;
+  Member member;
+  static_cast<ClassicMember&>(member) = std::move(from);
+  member.isNew = false;
+  if (member.instance) instances_[*member.instance] = id;
+  countProtocols(member, 1);
+  members_.insert_or_assign(std::move(id), std::move(member));
+}
+
+// --- to and from the consumer protocol
+
+ClassicGroup::ClassicGroup(std::string id, const GroupSettings& settings, Migrated from, const Now& now,
+                           Effects& effects)
+    : id_(std::move(id)),
+      settings_(settings),
+      state_(State::stable),
+      stateSince_(now.wall),
+      generation_(from.generation),
+      protocolType_(kConsumerProtocol),
+      history_(std::move(from.history)) {
+  for (ClassicMember& member : from.members) take(std::move(member));
+  MQ_CHECK(!members_.empty(), id_);
+  leader_ = members_.begin()->first;
+  protocol_ = select();
+  restart(now);
+  record(effects);
+  prepare("the last member of the consumer protocol is gone", now, effects);
+}
+
+ClassicGroup::Migrated ClassicGroup::release(Effects& effects) {
+  Migrated to{.generation = generation_, .members = {}, .history = std::move(history_)};
+  for (auto& [id, member] : members_) {
+    if (member.join) effects.answer(std::move(member.join), Error::rebalanceInProgress);
+    if (member.sync) effects.answer(std::move(member.sync), Error::rebalanceInProgress);
+    if (!member.isNew) to.members.push_back(std::move(static_cast<ClassicMember&>(member)));
+  }
+  return to;
 }
 
 void ClassicGroup::restart(const Now& now) {
@@ -397,15 +433,18 @@ const Bytes ClassicGroup::subscriptionOf(const Member& member) const {
   return {};
 }
 
+bool ClassicGroup::isOfConsumers() const {
+  return protocolType_ == kConsumerProtocol && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
+           const auto& protocols = entry.second.protocols;
+           return !protocols.empty() && readSubscription(protocols.front().metadata.view());
+         });
+}
+
 bool ClassicGroup::subscribes(std::string_view topic) const {
   if (protocolType_ != kConsumerProtocol) return false;
   for (const auto& [id, member] : members_) {
     for (const auto& protocol : member.protocols) {
-      ByteReader reader(protocol.metadata.view());
-      int16_t version = reader.int16();
-      if (!reader.ok() || version < 0) continue;
-      auto read = wire::decode<wire::ConsumerProtocolSubscription>(
-          reader, std::min(version, wire::ConsumerProtocolSubscription::kVersionMax));
+      auto read = readSubscription(protocol.metadata.view());
       if (read && std::find(read->topics.begin(), read->topics.end(), topic) != read->topics.end()) return true;
     }
   }

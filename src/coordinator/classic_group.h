@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "config/group_settings.h"
 #include "coordinator/state_machine.h"
 #include "wire/describe_groups_response.h"
 #include "wire/group_metadata_value.h"
@@ -49,9 +50,12 @@ struct GroupSettings {
   Duration offsetsCheckEvery = 600s;
   int32_t metadataBytesMax = 4096;  // of one offset
   // The consumer protocol.
-  Duration consumerSession = 45s;
-  Duration consumerHeartbeat = 5s;
+  config::GroupLimits consumer;
   int32_t consumerSizeMax = INT32_MAX;
+  // Whether a group may change its protocol while it has members of the classic one: to the consumer protocol, and
+  // back.
+  bool upgrades = true;
+  bool downgrades = true;
 };
 
 inline constexpr size_t kHistoryMax = 32;  // rebalances that a group remembers
@@ -65,14 +69,40 @@ struct Rebalance {
   std::string reason;  // the first one; later ones fall into the same rebalance
 };
 
+struct ClassicMember {
+  std::string id;
+  std::optional<std::string> instance;
+  std::string clientId;
+  std::string clientHost;
+  Duration rebalanceTimeout{};
+  Duration sessionTimeout{};
+  std::vector<wire::JoinGroupRequest::JoinGroupRequestProtocol> protocols;  // by preference; after a restart only the
+                                                                            // one in use
+  wire::Blob assignment;
+};
+
 class ClassicGroup {
  public:
+  // A group that changes its protocol while it has members (online migration, KIP-848).
+  struct Migrated {
+    int32_t generation = 0;
+    std::vector<ClassicMember> members;
+    std::deque<Rebalance> history;
+  };
+
   enum class State : uint8_t { empty, preparingRebalance, completingRebalance, stable };
 
   ClassicGroup(std::string id, const GroupSettings& settings) : id_(std::move(id)), settings_(settings) {}
   // As the record says. Sessions begin with restart().
   ClassicGroup(std::string id, const GroupSettings& settings, const wire::GroupMetadataValue& record);
   void restart(const Now& now);
+  // Out of the consumer protocol: all its members are asked to join. At least one.
+  ClassicGroup(std::string id, const GroupSettings& settings, Migrated from, const Now& now, Effects& effects);
+  // Into it: whoever waits is told to join again, and the group is not to be used any more. Members that have never
+  // been answered are left out: they come anew.
+  Migrated release(Effects& effects);
+  // Whether it can be read as one of consumers, as far as its members tell.
+  bool isOfConsumers() const;
 
   const std::string& id() const { return id_; }
   State state() const { return state_; }
@@ -107,15 +137,7 @@ class ClassicGroup {
   using SyncAnswer = Answer<wire::SyncGroupResponse>;
   using Protocols = std::vector<wire::JoinGroupRequest::JoinGroupRequestProtocol>;
 
-  struct Member {
-    std::string id;
-    std::optional<std::string> instance;
-    std::string clientId;
-    std::string clientHost;
-    Duration rebalanceTimeout{};
-    Duration sessionTimeout{};
-    Protocols protocols;  // by preference; after a restart only the one in use
-    wire::Blob assignment;
+  struct Member : ClassicMember {
     Instant sessionEnd;
     bool isNew = true;  // has never been answered a join
     JoinAnswer join;    // waits for everybody
@@ -159,6 +181,7 @@ class ClassicGroup {
   void record(Effects& effects);
 
   Error known(const std::string& member, const std::optional<std::string>& instance) const;
+  void take(ClassicMember&& member);
   void countProtocols(const Member& member, int by);
   const Bytes subscriptionOf(const Member& member) const;
   void keepAlive(Member& member, const Now& now) { member.sessionEnd = now.instant + member.sessionTimeout; }

@@ -88,21 +88,13 @@ Result<Response> ConsumerGroup::heartbeat(const Caller& caller, const wire::Cons
   auto changed = updateMember(caller, asked, write);
   if (!changed) return changed.failure();
   Member& member = members_.at(id);
-  member.sessionEnd = now.instant + settings_.consumerSession;
-
-  if (*changed || hashedAt_ != now.image.offset()) {
-    hashedAt_ = now.image.offset();
-    int64_t hash = hashOf(now.image);
-    if (*changed) {
-      const auto& instance = asked.instanceId;
-      bump(fmt::format("member {}{} {}", id, instance ? " (" + *instance + ")" : "",
-                       isNew ? "joined" : "changed what it reads"),
-           hash, now, write, effects);
-    } else if (hash != hash_) {
-      bump("topics changed", hash, now, write, effects);
-    }
-  }
-  if (epoch_ > targetEpoch_) assign(now, write);
+  member.sessionEnd = now.instant + session(member, now.image);
+  member.classicEnd.reset();
+  const auto& instance = asked.instanceId;
+  refresh(*changed ? fmt::format("member {}{} {}", id, instance ? " (" + *instance + ")" : "",
+                                 isNew ? "joined" : "changed what it reads")
+                   : "",
+          now, write, effects);
 
   std::optional<Assignment> owned;
   if (asked.topicPartitions) owned = assignmentOf(*asked.topicPartitions);
@@ -113,7 +105,7 @@ Result<Response> ConsumerGroup::heartbeat(const Caller& caller, const wire::Cons
   Response response;
   response.memberId = id;
   response.memberEpoch = member.epoch;
-  response.heartbeatIntervalMs = static_cast<int32_t>(settings_.consumerHeartbeat / 1ms);
+  response.heartbeatIntervalMs = times(now.image).heartbeatMs;
   bool tellsAll = asked.rebalanceTimeoutMs != -1 && (asked.subscribedTopicNames || asked.subscribedTopicRegex) && owned;
   if (asked.memberEpoch == kJoin || tellsAll || before != member.assigned) {
     response.assignment.emplace();
@@ -124,6 +116,31 @@ Result<Response> ConsumerGroup::heartbeat(const Caller& caller, const wire::Cons
     response.assignment.reset();
   }
   return response;
+}
+
+void ConsumerGroup::refresh(std::string reason, const Now& now, const Write& write, Effects& effects) {
+  if (!reason.empty() || hashedAt_ != now.image.offset()) {
+    hashedAt_ = now.image.offset();
+    int64_t hash = hashOf(now.image);
+    if (reason.empty() && hash != hash_) reason = "topics changed";
+    if (!reason.empty()) bump(std::move(reason), hash, now, write, effects);
+  }
+  if (epoch_ > targetEpoch_) assign(now, write);
+}
+
+Duration ConsumerGroup::session(const Member& member, const metadata::Image& image) {
+  return std::chrono::milliseconds(isClassic(member) ? member.wants.classicMemberMetadata->sessionTimeoutMs
+                                                     : times(image).sessionMs);
+}
+
+wire::ConsumerGroupMemberMetadataValue ConsumerGroup::noWishes() {
+  wire::ConsumerGroupMemberMetadataValue wants;
+  wants.instanceId.reset();
+  wants.rackId.reset();
+  wants.subscribedTopicRegex = "";
+  wants.serverAssignor.reset();
+  wants.classicMemberMetadata.reset();
+  return wants;
 }
 
 Result<void> ConsumerGroup::identify(const wire::ConsumerGroupHeartbeatRequest& asked, const Write& write,
@@ -181,16 +198,8 @@ Result<bool> ConsumerGroup::updateMember(const Caller& caller, const wire::Consu
                                          const Write& write) {
   auto found = members_.find(asked.memberId);
   const bool isNew = found == members_.end();
-  wire::ConsumerGroupMemberMetadataValue wants;
-  if (isNew) {
-    wants.instanceId.reset();
-    wants.rackId.reset();
-    wants.subscribedTopicRegex = "";
-    wants.serverAssignor.reset();
-    wants.classicMemberMetadata.reset();
-  } else {
-    wants = found->second.wants;
-  }
+  wire::ConsumerGroupMemberMetadataValue wants = isNew ? noWishes() : found->second.wants;
+  wants.classicMemberMetadata.reset();
   if (asked.instanceId) wants.instanceId = asked.instanceId;
   if (asked.rackId) wants.rackId = asked.rackId;
   if (asked.rebalanceTimeoutMs != -1) wants.rebalanceTimeoutMs = asked.rebalanceTimeoutMs;
@@ -216,7 +225,20 @@ Result<bool> ConsumerGroup::updateMember(const Caller& caller, const wire::Consu
   return changed;
 }
 
+// Members have gone.
+void ConsumerGroup::lost(std::string reason, const Now& now, const Write& write, Effects& effects) {
+  if (isForClassic()) return begin(std::move(reason), now, effects);  // its members may go on with their generation
+  bump(std::move(reason), hashOf(now.image), now, write, effects);
+  if (members_.empty()) emptySince_ = now.wall;
+  settleHistory(now, effects);
+}
+
 void ConsumerGroup::bump(std::string reason, int64_t hash, const Now& now, const Write& write, Effects& effects) {
+  begin(std::move(reason), now, effects);
+  write(consumerGroupRecord(id_, {.epoch = epoch_ + 1, .metadataHash = hash}));
+}
+
+void ConsumerGroup::begin(std::string reason, const Now& now, Effects& effects) {
   effects.notes.push_back({"group-rebalance", fmt::format("{}: epoch {} ends: {}", id_, epoch_, reason)});
   if (!history_.empty() && history_.back().ended == kNoTimestamp) {
     if (history_.back().reason.size() < kReasonMax) history_.back().reason += "; then " + reason;
@@ -224,7 +246,6 @@ void ConsumerGroup::bump(std::string reason, int64_t hash, const Now& now, const
     if (history_.size() == kHistoryMax) history_.pop_front();
     history_.push_back({.began = now.wall, .generation = epoch_, .reason = std::move(reason)});
   }
-  write(consumerGroupRecord(id_, {.epoch = epoch_ + 1, .metadataHash = hash}));
 }
 
 void ConsumerGroup::settleHistory(const Now& now, Effects& effects) {
@@ -350,9 +371,7 @@ Result<Response> ConsumerGroup::leave(const wire::ConsumerGroupHeartbeatRequest&
     return response;
   }
   remove(id, write);
-  bump(fmt::format("member {} left", id), hashOf(now.image), now, write, effects);
-  if (members_.empty()) emptySince_ = now.wall;
-  settleHistory(now, effects);
+  lost(fmt::format("member {} left", id), now, write, effects);
   return response;
 }
 
@@ -366,11 +385,11 @@ Error ConsumerGroup::removeMember(const wire::LeaveGroupRequest::MemberIdentity&
     id = holder->second;
   }
   if (!members_.contains(id)) return Error::unknownMemberId;
+  const bool leaves = isClassic(members_.at(id));  // LeaveGroup is its own way to leave
   remove(id, write);
-  bump(fmt::format("member {} was removed{}", id, asked.reason && !asked.reason->empty() ? ": " + *asked.reason : ""),
-       hashOf(now.image), now, write, effects);
-  if (members_.empty()) emptySince_ = now.wall;
-  settleHistory(now, effects);
+  lost(fmt::format("member {} {}{}", id, leaves ? "left" : "was removed",
+                   asked.reason && !asked.reason->empty() ? ": " + *asked.reason : ""),
+       now, write, effects);
   return Error::none;
 }
 
@@ -388,15 +407,15 @@ void ConsumerGroup::expire(const Now& now, const Write& write, Effects& effects)
       gone.emplace_back(id, fmt::format("the session of {} ended", id));
     } else if (member.revocationEnd && *member.revocationEnd <= now.instant) {
       gone.emplace_back(id, fmt::format("{} did not give back its partitions in time", id));
+    } else if (member.classicEnd && *member.classicEnd <= now.instant) {
+      gone.emplace_back(id, fmt::format("{} did not join again, or ask for its assignment, in time", id));
     }
   }
   for (const auto& [id, reason] : gone) {
     effects.notes.push_back({"group-member-removed", fmt::format("{}: {}", id_, reason)});
     remove(id, write);
-    bump(reason, hashOf(now.image), now, write, effects);
+    lost(reason, now, write, effects);
   }
-  if (!gone.empty() && members_.empty()) emptySince_ = now.wall;
-  if (!gone.empty()) settleHistory(now, effects);
 }
 
 std::set<std::string> ConsumerGroup::namesOf(const Member& member, const metadata::Image& image) const {

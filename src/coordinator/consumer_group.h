@@ -58,7 +58,20 @@ class ConsumerGroup {
   Result<wire::ConsumerGroupHeartbeatResponse> heartbeat(const Caller& caller,
                                                          const wire::ConsumerGroupHeartbeatRequest& asked,
                                                          const Now& now, const Write& write, Effects& effects);
-  // LeaveGroup: an administrator removes a member, by its id or, if static, by its instance alone.
+  // Of members in the classic protocol (consumer_classic.cc).
+  Result<wire::JoinGroupResponse> joinClassic(const Caller& caller, const wire::JoinGroupRequest& asked, const Now& now,
+                                              const Write& write, Effects& effects);
+  Result<wire::SyncGroupResponse> syncClassic(const wire::SyncGroupRequest& asked, const Now& now);
+  Error heartbeatClassic(const std::string& member, const std::optional<std::string>& instance, int32_t generation,
+                         const Now& now, const Write& write, Effects& effects);
+  // The group has no members and takes those of a classic one (isOfConsumers()), with what they have.
+  void adopt(ClassicGroup::Migrated from, const Now& now, const Write& write);
+  // Its members are all classic, and it is to become a classic group with them.
+  bool isForClassic() const;
+  // The way back: its members, all classic, and the records that make this group be no more.
+  ClassicGroup::Migrated release(const Now& now, std::vector<LogRecord>& records);
+
+  // LeaveGroup: an administrator, or a classic member itself, by its id or, if static, by its instance alone.
   Error removeMember(const wire::LeaveGroupRequest::MemberIdentity& asked, const Now& now, const Write& write,
                      Effects& effects);
   // Whether a commit, or a read of offsets, may be taken from that member at that epoch; -1 and no member: a tool.
@@ -89,6 +102,7 @@ class ConsumerGroup {
     Assignment pendingRevocation;
     Instant sessionEnd;
     std::optional<Instant> revocationEnd;
+    std::optional<Instant> classicEnd;  // classic: has been told to join, or to sync, by then
   };
   using Members = std::map<std::string, Member>;
 
@@ -97,13 +111,25 @@ class ConsumerGroup {
   // Who heartbeats; its member exists afterwards, unless it is new.
   Result<void> identify(const wire::ConsumerGroupHeartbeatRequest& asked, const Write& write, Effects& effects);
   void replace(const std::string& oldId, const std::string& newId, const Write& write, Effects& effects);
+  static bool isClassic(const Member& member);
+  static wire::ConsumerGroupMemberMetadataValue noWishes();
+  bool supportsClassic(const wire::JoinGroupRequest& asked) const;
+  Result<Member*> classicMember(const std::string& id, const std::optional<std::string>& instance);
+  bool mustRejoin(const std::string& id, const Member& member) const;
+  Duration session(const Member& member, const metadata::Image& image);
+  // A new epoch and target if there is a reason, or if the topics have changed.
+  void refresh(std::string reason, const Now& now, const Write& write, Effects& effects);
   Result<bool> updateMember(const Caller& caller, const wire::ConsumerGroupHeartbeatRequest& asked, const Write& write);
+  void lost(std::string reason, const Now& now, const Write& write, Effects& effects);
+  void begin(std::string reason, const Now& now, Effects& effects);  // of a rebalance, for the history
   void bump(std::string reason, int64_t hash, const Now& now, const Write& write, Effects& effects);
   void assign(const Now& now, const Write& write);
   void reconcile(const std::string& id, const std::optional<Assignment>& owned, const Now& now, const Write& write);
   void remove(const std::string& id, const Write& write);
   void settleHistory(const Now& now, Effects& effects);
 
+  // The group's own settings, which AlterConfigs changes.
+  const config::ConsumerGroupSettings& times(const metadata::Image& image);
   std::set<std::string> namesOf(const Member& member, const metadata::Image& image) const;
   int64_t hashOf(const metadata::Image& image) const;
   std::string preferredAssignor() const;
@@ -122,6 +148,8 @@ class ConsumerGroup {
 
   mutable std::map<std::string, TopicPattern> patterns_;  // compiled, of the members' expressions
   int64_t hashedAt_ = -1;                                 // the image that hash_ was last held against
+  config::ConsumerGroupSettings times_;
+  int64_t timesAt_ = -1;  // the image that they are of
   WallMs emptySince_ = kNoTimestamp;
   std::deque<Rebalance> history_;
 };

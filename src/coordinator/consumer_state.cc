@@ -16,7 +16,7 @@ Assignment read(const Topics& topics) {
   return assignment;
 }
 
-constexpr int8_t kConsumerMember = 1;  // ConsumerGroupDescribe: 0 classic, 1 consumer
+constexpr int8_t kClassicMember = 0, kConsumerMember = 1;  // of ConsumerGroupDescribe
 
 }  // namespace
 
@@ -39,9 +39,17 @@ ConsumerGroup::State ConsumerGroup::state() const {
   return isStable ? State::stable : State::reconciling;
 }
 
+const config::ConsumerGroupSettings& ConsumerGroup::times(const metadata::Image& image) {
+  if (timesAt_ != image.offset()) {
+    timesAt_ = image.offset();
+    times_ = config::resolveGroup(settings_.consumer, *image.configs({metadata::ResourceType::group, id_}));
+  }
+  return times_;
+}
+
 void ConsumerGroup::restart(const Now& now) {
   for (auto& [id, member] : members_) {
-    member.sessionEnd = now.instant + settings_.consumerSession;
+    member.sessionEnd = now.instant + session(member, now.image);
     if (member.state == MemberState::unrevoked)
       member.revocationEnd = now.instant + std::chrono::milliseconds(member.wants.rebalanceTimeoutMs);
   }
@@ -54,6 +62,7 @@ std::optional<Instant> ConsumerGroup::deadline() const {
   for (const auto& [id, member] : members_) {
     consider(member.sessionEnd);
     if (member.revocationEnd) consider(*member.revocationEnd);
+    if (member.classicEnd) consider(*member.classicEnd);
   }
   return first;
 }
@@ -78,7 +87,11 @@ void ConsumerGroup::applyMember(const std::string& id, const wire::ConsumerGroup
     members_.erase(found);
     return;
   }
-  members_[id].wants = *value;
+  auto& wants = members_[id].wants = *value;
+  if (wants.classicMemberMetadata) {  // its bytes are the record's
+    for (auto& protocol : wants.classicMemberMetadata->supportedProtocols)
+      protocol.metadata = wire::Blob::copyOf(protocol.metadata.view());
+  }
   if (value->instanceId) instances_[*value->instanceId] = id;
 }
 
@@ -144,7 +157,8 @@ Error ConsumerGroup::admitCommit(const std::string& member, int32_t epoch) const
   if (epoch < 0 && isEmpty()) return Error::none;
   auto found = members_.find(member);
   if (found == members_.end()) return Error::unknownMemberId;
-  return epoch == found->second.epoch ? Error::none : Error::staleMemberEpoch;
+  if (epoch == found->second.epoch) return Error::none;
+  return isClassic(found->second) ? Error::illegalGeneration : Error::staleMemberEpoch;
 }
 
 Error ConsumerGroup::admitFetch(const std::optional<std::string>& member, int32_t epoch) const {
@@ -185,7 +199,7 @@ wire::ConsumerGroupDescribeResponse::DescribedGroup ConsumerGroup::describe(cons
     told.subscribedTopicNames = member.wants.subscribedTopicNames;
     const std::string expression = member.wants.subscribedTopicRegex.value_or("");
     told.subscribedTopicRegex = expression.empty() ? std::nullopt : std::optional(expression);
-    told.memberType = kConsumerMember;
+    told.memberType = isClassic(member) ? kClassicMember : kConsumerMember;
     tell(member.assigned, told.assignment);
     if (auto target = target_.find(id); target != target_.end()) tell(target->second, told.targetAssignment);
   }

@@ -78,7 +78,12 @@ void Groups::join(const Caller& caller, wire::JoinGroupRequest asked, const Now&
     return effects.answer(std::move(answer), Error::unknownMemberId);
   std::string id = asked.groupId;
   if (!becomeClassic(id, effects)) {
-    effects.answer(std::move(answer), Error::inconsistentGroupProtocol);
+    ConsumerGroup& consumer = *find(id)->consumer;
+    int32_t epoch = consumer.epoch();
+    auto joined = consumer.joinClassic(caller, asked, now, writer(effects), effects);
+    if (consumer.epoch() != epoch) ++counters_.rebalances;
+    effects.answer(std::move(answer), std::move(joined));
+    becomeClassicWithMembers(id, now, effects);
     return settle(id, effects);
   }
   ClassicGroup& group = *findOrMake(id).classic;
@@ -95,15 +100,25 @@ void Groups::sync(wire::SyncGroupRequest asked, const Now& now, Answer<wire::Syn
   Group* group = find(asked.groupId);
   if (group == nullptr) return effects.answer(std::move(answer), Error::unknownMemberId);
   std::string id = asked.groupId;
-  group->classic->sync(std::move(asked), now, std::move(answer), effects);
+  if (group->consumer) {
+    effects.answer(std::move(answer), group->consumer->syncClassic(asked, now));
+  } else {
+    group->classic->sync(std::move(asked), now, std::move(answer), effects);
+  }
   settle(id, effects);
 }
 
 void Groups::heartbeat(const std::string& id, const std::string& member, const std::optional<std::string>& instance,
                        int32_t generation, const Now& now, Answer<Left> answer, Effects& effects) {
   Group* group = find(id);
-  Error error =
-      group == nullptr ? Error::unknownMemberId : group->classic->heartbeat(member, instance, generation, now);
+  Error error = Error::unknownMemberId;
+  if (group != nullptr && group->consumer) {
+    int32_t epoch = group->consumer->epoch();
+    error = group->consumer->heartbeatClassic(member, instance, generation, now, writer(effects), effects);
+    if (group->consumer->epoch() != epoch) ++counters_.rebalances;
+  } else if (group != nullptr) {
+    error = group->classic->heartbeat(member, instance, generation, now);
+  }
   effects.answer(std::move(answer), error == Error::none ? Result<Left>() : Result<Left>(error));
   settle(id, effects);
 }
@@ -126,6 +141,7 @@ void Groups::leave(const std::string& id, const MemberIdentities& members, const
     }
   }
   effects.answer(std::move(answer), std::move(response));
+  becomeClassicWithMembers(id, now, effects);
   settle(id, effects);
 }
 
@@ -153,15 +169,44 @@ bool Groups::becomeClassic(const std::string& id, Effects& effects) {
   return true;
 }
 
-bool Groups::becomeConsumer(const std::string& id, Effects& effects) {
+Result<void> Groups::becomeConsumer(const std::string& id, const Now& now, Effects& effects) {
   Group* group = find(id);
-  if (group != nullptr && group->consumer) return true;
-  if (group != nullptr && !group->classic->isEmpty()) return false;
+  if (group != nullptr && group->consumer) return {};
+  ClassicGroup::Migrated members;
+  if (group != nullptr && !group->classic->isEmpty()) {
+    const ClassicGroup& classic = *group->classic;
+    if (!settings_.upgrades || !classic.isOfConsumers() ||
+        classic.memberCount() >= static_cast<size_t>(settings_.consumerSizeMax)) {
+      return failure(Error::groupIdNotFound,
+                     "Group {} has members in the classic protocol, {}: they have to leave before it can change.", id,
+                     !settings_.upgrades        ? "and group.consumer.migration.policy does not let it change with them"
+                     : !classic.isOfConsumers() ? "and is not read as one of consumers"
+                                                : "and as many as group.consumer.max.size allows");
+    }
+    members = group->classic->release(effects);
+    effects.notes.push_back(
+        {"group-upgraded",
+         fmt::format("{}: to the consumer protocol, with {} members of the classic one", id, members.members.size())});
+  }
   if (group != nullptr && group->classic->isRecorded()) writer(effects)(groupTombstone(id));
   Group& made = findOrMake(id);
   made.classic.emplace(id, settings_);
   made.consumer = std::make_unique<ConsumerGroup>(id, settings_);
-  return true;
+  if (!members.members.empty()) made.consumer->adopt(std::move(members), now, writer(effects));
+  return {};
+}
+
+void Groups::becomeClassicWithMembers(const std::string& id, const Now& now, Effects& effects) {
+  Group* group = find(id);
+  if (group == nullptr || !group->consumer || !group->consumer->isForClassic()) return;
+  std::vector<LogRecord> records;
+  ClassicGroup::Migrated members = group->consumer->release(now, records);
+  effects.notes.push_back({"group-downgraded", fmt::format("{}: back to the classic protocol, with {} members", id,
+                                                           members.members.size())});
+  auto write = writer(effects);
+  for (LogRecord& record : records) write(std::move(record));
+  findOrMake(id).classic.emplace(id, settings_, std::move(members), now, effects);
+  ++counters_.rebalances;
 }
 
 void Groups::consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbeatRequest asked, const Now& now,
@@ -172,14 +217,21 @@ void Groups::consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbea
   const std::string id = asked.groupId;
   if (asked.memberId.empty()) asked.memberId = now.random.uuid().toString();
   Group* group = find(id);
+  if (asked.memberEpoch != kJoin && group != nullptr && !group->consumer && group->classic->isOfConsumers() &&
+      !group->classic->isEmpty()) {
+    // It was fenced, and the group is one of its classic members now. It may join again, which Kafka's answer, that
+    // there is no such group, would keep it from.
+    return effects.answer(std::move(answer), failure(Error::unknownMemberId, "Member {} is not a member of group {}.",
+                                                     asked.memberId, id));
+  }
   if (asked.memberEpoch != kJoin && (group == nullptr || !group->consumer)) {
     return effects.answer(std::move(answer), failure(Error::groupIdNotFound, "Group {} is not a consumer group.", id));
   }
-  if (asked.memberEpoch == kJoin && !becomeConsumer(id, effects)) {
-    return effects.answer(
-        std::move(answer),
-        failure(Error::groupIdNotFound,
-                "Group {} has members in the classic protocol; they have to leave before it can change.", id));
+  if (asked.memberEpoch == kJoin) {
+    if (auto changed = becomeConsumer(id, now, effects); !changed) {
+      effects.answer(std::move(answer), changed.failure());
+      return settle(id, effects);
+    }
   }
   group = find(id);
   int32_t epoch = group->consumer->epoch();
@@ -187,6 +239,7 @@ void Groups::consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbea
   if (group->consumer->epoch() != epoch) ++counters_.rebalances;
   if (!response && group->consumer->isEmpty() && group->consumer->epoch() == 0) group->consumer = nullptr;
   effects.answer(std::move(answer), std::move(response));
+  becomeClassicWithMembers(id, now, effects);
   settle(id, effects);
 }
 
@@ -527,6 +580,7 @@ void Groups::expire(const Now& now, Effects& effects) {
       int32_t epoch = group.consumer->epoch();
       group.consumer->expire(now, writer(effects), effects);
       if (group.consumer->epoch() != epoch) ++counters_.rebalances;
+      becomeClassicWithMembers(id, now, effects);
       return settle(id, effects);
     }
     bool wasRebalancing = group.classic->state() == ClassicGroup::State::preparingRebalance;

@@ -104,9 +104,12 @@ class Groups final : public StateMachine {
   void applyConsumer(const struct ConsumerKey& key, std::optional<Bytes> value, Revision revision);
   // Takes a record into the batch and applies it at once.
   ConsumerGroup::Write writer(Effects& effects);
-  // A group without members changes its protocol when somebody comes with the other one. False: it has members.
+  // A group changes its protocol when somebody comes with the other one: to the classic one only without members
+  // (false: it has some), to the consumer protocol also with them; a failure is for who came.
   bool becomeClassic(const std::string& id, Effects& effects);
-  bool becomeConsumer(const std::string& id, Effects& effects);
+  Result<void> becomeConsumer(const std::string& id, const Now& now, Effects& effects);
+  // The last member of the consumer protocol may just have gone.
+  void becomeClassicWithMembers(const std::string& id, const Now& now, Effects& effects);
   // After a step on the group: when it wants to be woken, or that it is no more.
   void settle(const std::string& id, Effects& effects);
   void drop(std::map<std::string, Group>::iterator at);

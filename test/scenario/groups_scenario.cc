@@ -3,10 +3,11 @@
 //
 // clang-format off
 //   settings KEY=MS|N ...              initial-delay, session-min, session-max, retention, check, max-size, metadata-max,
-//                                      consumer-session, consumer-max-size
+//                                      consumer-session, consumer-max-size, migration=both|none
 //   topic NAME [PARTITIONS] | drop NAME | grow NAME PARTITIONS      in the image; made anew a topic has another id
 //   join GROUP WHO [id=M] [instance=I] [session=MS] [rebalance=MS] [type=T] [v=N] [reason=R] PROTOCOL=DATA ...
-//   sync GROUP WHO [id=M] [instance=I] [gen=N] [type=T] [protocol=P] [M=ASSIGNMENT ...]
+//                                      DATA @t,u or @t|t:0,1: a subscription of consumers, and what is owned
+//   sync GROUP WHO [id=M] [instance=I] [gen=N] [type=T] [protocol=P] [M=ASSIGNMENT ...]        ASSIGNMENT @t:0,1;u:2: one of consumers
 //   beat GROUP WHO [id=M] [instance=I] [gen=N]
 //   leave GROUP [id=M] [instance=I] [; ...]
 //   hb GROUP WHO [epoch=N] [instance=I] [rebalance=MS] [topics=T,...] [regex=R] [assignor=A] [owned=T:0,1;U:2] [v=N]
@@ -31,11 +32,13 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "coordinator/consumer_protocol.h"
 #include "coordinator/group_coordinator.h"
 #include "coordinator/records.h"
 #include "metadata/record.h"
 #include "scenario.h"
 #include "wire/codec.h"
+#include "wire/consumer_protocol_assignment.h"
 
 namespace mq::coordinator {
 namespace {
@@ -94,6 +97,72 @@ TopicWord topicOf(std::string_view word) {
 }
 
 std::string plainText(Bytes bytes) { return std::string(asText(bytes)); }
+
+// "t:0,1;u:2"
+std::vector<std::pair<std::string, std::vector<int32_t>>> partitionsOf(const std::string& text) {
+  std::vector<std::pair<std::string, std::vector<int32_t>>> topics;
+  std::istringstream in(text);
+  for (std::string item; std::getline(in, item, ';');) {
+    size_t colon = item.find(':');
+    auto& partitions = topics.emplace_back(item.substr(0, colon), std::vector<int32_t>()).second;
+    std::istringstream numbers(item.substr(colon + 1));
+    for (std::string number; std::getline(numbers, number, ',');)
+      partitions.push_back(static_cast<int32_t>(numberOf(number)));
+  }
+  return topics;
+}
+
+template <class Message>
+wire::Blob encoded(const Message& message) {
+  Buffer bytes;
+  ByteWriter(bytes).int16(1);
+  MQ_CHECK(wire::encode(message, 1, bytes).has_value(), "encode");
+  return wire::Blob::copyOf(bytes);
+}
+
+wire::Blob subscriptionOf(const std::string& data) {
+  if (!data.starts_with('@')) return wire::Blob::copyOf(data);
+  wire::ConsumerProtocolSubscription message;
+  size_t bar = data.find('|');
+  std::istringstream names(data.substr(1, bar == data.npos ? bar : bar - 1));
+  for (std::string name; std::getline(names, name, ',');) message.topics.push_back(name);
+  if (bar != data.npos) {
+    for (auto& [topic, partitions] : partitionsOf(data.substr(bar + 1)))
+      message.ownedPartitions.push_back({topic, std::move(partitions)});
+  }
+  return encoded(message);
+}
+
+wire::Blob consumerAssignmentOf(const std::string& data) {
+  if (!data.starts_with('@')) return wire::Blob::copyOf(data);
+  wire::ConsumerProtocolAssignment message;
+  for (auto& [topic, partitions] : partitionsOf(data.substr(1)))
+    message.assignedPartitions.push_back({topic, std::move(partitions)});
+  return encoded(message);
+}
+
+// As it was written in the command.
+std::string shownSubscription(Bytes bytes) {
+  auto read = bytes.empty() || bytes[0] != 0 ? std::nullopt : readSubscription(bytes);
+  if (!read) return plainText(bytes);
+  std::string text = fmt::format("@{}", fmt::join(read->topics, ","));
+  for (size_t i = 0; i < read->ownedPartitions.size(); ++i)
+    text += fmt::format("{}{}:{}", i == 0 ? "|" : ";", read->ownedPartitions[i].topic,
+                        fmt::join(read->ownedPartitions[i].partitions, ","));
+  return text;
+}
+
+std::string shownAssignment(Bytes bytes) {
+  if (bytes.empty() || bytes[0] != 0) return plainText(bytes);
+  ByteReader reader(bytes.subspan(2));
+  auto read = wire::decode<wire::ConsumerProtocolAssignment>(reader, 1);
+  if (!read) return plainText(bytes);
+  std::string text = "@";
+  for (size_t i = 0; i < read->assignedPartitions.size(); ++i)
+    text += fmt::format("{}{}:{}", i == 0 ? "" : ";", read->assignedPartitions[i].topic,
+                        fmt::join(read->assignedPartitions[i].partitions, ","));
+  return text;
+}
 
 class GroupsWorld {
  public:
@@ -190,8 +259,8 @@ class GroupsWorld {
                     value->protocolType, value->protocol.value_or("none"), value->leader.value_or("none"));
     for (const auto& member : value->members) {
       line += fmt::format(", {}{} reads \"{}\" gets \"{}\"", member.memberId,
-                          member.groupInstanceId ? "/" + *member.groupInstanceId : "", plainText(member.subscription),
-                          plainText(member.assignment));
+                          member.groupInstanceId ? "/" + *member.groupInstanceId : "",
+                          shownSubscription(member.subscription), shownAssignment(member.assignment));
     }
     return line;
   }
@@ -214,8 +283,9 @@ class GroupsWorld {
         return fmt::format("{}: epoch {}", name, readConsumer<wire::ConsumerGroupMetadataValue>(value)->epoch);
       case Kind::member: {
         auto read = readConsumer<wire::ConsumerGroupMemberMetadataValue>(value);
-        return fmt::format("{}{}: reads {} /{}/", name, read->instanceId ? "/" + *read->instanceId : "",
-                           fmt::join(read->subscribedTopicNames, ","), read->subscribedTopicRegex.value_or("null"));
+        return fmt::format("{}{}: {}reads {} /{}/", name, read->instanceId ? "/" + *read->instanceId : "",
+                           read->classicMemberMetadata ? "classic, " : "", fmt::join(read->subscribedTopicNames, ","),
+                           read->subscribedTopicRegex.value_or("null"));
       }
       case Kind::targetEpoch:
         return fmt::format("{}: {}", name,
@@ -280,9 +350,13 @@ class GroupsWorld {
       else if (name == "max-size")
         settings_.sizeMax = static_cast<int32_t>(numberOf(value));
       else if (name == "consumer-session")
-        settings_.consumerSession = durationOf(value);
+        settings_.consumer = {.defaults = {static_cast<int32_t>(durationOf(value) / 1ms), 1000},
+                              .least = {1, 1},
+                              .most = {INT32_MAX, INT32_MAX}};
       else if (name == "consumer-max-size")
         settings_.consumerSizeMax = static_cast<int32_t>(numberOf(value));
+      else if (name == "migration")
+        settings_.upgrades = settings_.downgrades = value == "both";
       else if (name == "metadata-max")
         settings_.metadataBytesMax = static_cast<int32_t>(numberOf(value));
       else
@@ -313,7 +387,7 @@ class GroupsWorld {
     asked.rebalanceTimeoutMs = static_cast<int32_t>(numberOf(command.take("rebalance").value_or("60000")));
     asked.protocolType = command.take("type").value_or("consumer");
     asked.reason = command.take("reason");
-    for (const auto& [name, data] : command.options) asked.protocols.push_back({name, wire::Blob::copyOf(data), {}});
+    for (const auto& [name, data] : command.options) asked.protocols.push_back({name, subscriptionOf(data), {}});
     ask([&](Effects& effects) {
       groups_->join(
           caller, std::move(asked), now(),
@@ -326,7 +400,7 @@ class GroupsWorld {
                                            result->protocolName.value_or("none"), result->leader, result->memberId);
             if (result->skipAssignment) line += " skip-assignment";
             for (const auto& member : result->members)
-              line += fmt::format(", {} \"{}\"", member.memberId, plainText(member.metadata));
+              line += fmt::format(", {} \"{}\"", member.memberId, shownSubscription(member.metadata));
             print("{}", named(line));
           },
           effects);
@@ -398,8 +472,9 @@ class GroupsWorld {
             print("{}: {} epoch {} target {} {}", result->groupId, result->groupState, result->groupEpoch,
                   result->assignmentEpoch, result->assignorName);
             for (const auto& member : result->members) {
-              std::string line = fmt::format("  {}{} epoch {} reads {}", member.memberId,
-                                             member.instanceId ? "/" + *member.instanceId : "", member.memberEpoch,
+              std::string line = fmt::format("  {}{}{} epoch {} reads {}", member.memberId,
+                                             member.instanceId ? "/" + *member.instanceId : "",
+                                             member.memberType == 0 ? " (classic)" : "", member.memberEpoch,
                                              fmt::join(member.subscribedTopicNames, ","));
               if (member.subscribedTopicRegex) line += " /" + *member.subscribedTopicRegex + "/";
               line += " has";
@@ -424,13 +499,13 @@ class GroupsWorld {
     asked.protocolType = command.take("type");
     asked.protocolName = command.take("protocol");
     for (const auto& [member, data] : command.options)
-      asked.assignments.push_back({.memberId = idOf(member), .assignment = wire::Blob::copyOf(data)});
+      asked.assignments.push_back({.memberId = idOf(member), .assignment = consumerAssignmentOf(data)});
     ask([&](Effects& effects) {
       groups_->sync(
           std::move(asked), now(),
           [this, who](Result<wire::SyncGroupResponse> result) {
             if (!result) return print("sync {}: {}", who, result.failure().error);
-            print("sync {}: \"{}\"", who, plainText(result->assignment));
+            print("sync {}: \"{}\"", who, shownAssignment(result->assignment));
           },
           effects);
     });
@@ -587,7 +662,7 @@ class GroupsWorld {
             for (const auto& member : result->members)
               print("  {}{} {} {} reads \"{}\" has \"{}\"", named(member.memberId),
                     member.groupInstanceId ? "/" + *member.groupInstanceId : "", member.clientId, member.clientHost,
-                    plainText(member.memberMetadata), plainText(member.memberAssignment));
+                    shownSubscription(member.memberMetadata), shownAssignment(member.memberAssignment));
           },
           effects);
     });

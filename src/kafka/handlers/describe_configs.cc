@@ -1,6 +1,7 @@
 // DescribeConfigs: effective values with where they come from, out of the tables of config/.
 #include <algorithm>
 
+#include "config/group_settings.h"
 #include "controller/planner.h"
 #include "kafka/handlers/config_resource.h"
 #include "kafka/handlers/handlers.h"
@@ -38,6 +39,11 @@ Result<std::vector<config::Entry>> entriesOf(Server& server, const Asked& asked)
   if (type == metadata::ResourceType::broker) {
     if (auto named = checkBrokerName(server, asked.resourceName); !named) return named.failure();
     return asked.resourceName.empty() ? clusterDefaults(server) : server.config().describe();
+  }
+  if (type == metadata::ResourceType::group) {
+    if (asked.resourceName.empty()) return failure(Error::invalidRequest, "Default group resources are not allowed.");
+    return config::describeGroup(server.config(),
+                                 *server.image().configs({metadata::ResourceType::group, asked.resourceName}));
   }
   return failure(Error::invalidRequest, "resources of type {} have no configuration here", asked.resourceType);
 }

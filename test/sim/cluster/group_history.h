@@ -6,6 +6,7 @@
 //   commits       an offset that is read is at least the last one that was acknowledged before the read began, and at
 //                 most the highest that was ever sent: a commit is undone only by a later one. Members commit ever
 //                 higher offsets of a partition, and go on from the one they read, so a lower one is a lost commit.
+//                 What was read counts as acknowledged: nobody may be told what can still be lost.
 //
 // A violation is thrown as kj::Exception that begins with the check's name. One thread, no I/O.
 #pragma once
@@ -33,7 +34,7 @@ class GroupHistory {
   // What a read that begins now may not fall behind; -1: nothing was acknowledged yet.
   int64_t acknowledged(const std::string& group, int32_t partition) const;
   // `offset` was read; -1: none is committed. `floor` is what acknowledged() said when the read began.
-  void read(const std::string& group, int32_t partition, int64_t offset, int64_t floor) const;
+  void read(const std::string& group, int32_t partition, int64_t offset, int64_t floor);
 
   uint64_t commits() const { return commits_; }
   uint64_t assignments() const { return assignments_; }

@@ -5,8 +5,11 @@
 #include <algorithm>
 
 #include "answers.h"
+#include "wire/codec.h"
 #include "wire/consumer_group_heartbeat_request.h"
 #include "wire/consumer_group_heartbeat_response.h"
+#include "wire/consumer_protocol_assignment.h"
+#include "wire/consumer_protocol_subscription.h"
 #include "wire/create_topics_request.h"
 #include "wire/create_topics_response.h"
 #include "wire/find_coordinator_request.h"
@@ -49,8 +52,37 @@ std::vector<int32_t> decodePartitions(Bytes bytes) {
   return partitions;
 }
 
+// The same as members of Kafka's clients tell it.
+Buffer encodeAssignment(const std::vector<int32_t>& partitions) {
+  wire::ConsumerProtocolAssignment message;
+  message.assignedPartitions.push_back({kGroupTopic, partitions});
+  Buffer bytes;
+  ByteWriter(bytes).int16(0);
+  KJ_ASSERT(wire::encode(message, 0, bytes).has_value());
+  return bytes;
+}
+
+std::vector<int32_t> decodeAssignment(Bytes bytes) {
+  ByteReader reader(bytes);
+  if (bytes.empty()) return {};
+  int16_t version = reader.int16();
+  auto message = wire::decode<wire::ConsumerProtocolAssignment>(reader, version);
+  KJ_ASSERT(message.has_value());
+  return message->assignedPartitions.empty() ? std::vector<int32_t>() : message->assignedPartitions[0].partitions;
+}
+
+Buffer encodeSubscription(bool alsoOther) {
+  wire::ConsumerProtocolSubscription message;
+  message.topics = {kGroupTopic};
+  if (alsoOther) message.topics.push_back("never-made");
+  Buffer bytes;
+  ByteWriter(bytes).int16(1);
+  KJ_ASSERT(wire::encode(message, 1, bytes).has_value());
+  return bytes;
+}
+
 // What of a group is committed, checked; nullopt: it cannot be had now.
-Co<std::optional<std::map<int32_t, int64_t>>> readCommitted(KafkaClient& client, const GroupHistory& groups,
+Co<std::optional<std::map<int32_t, int64_t>>> readCommitted(KafkaClient& client, GroupHistory& groups,
                                                             std::string group, std::vector<int32_t> partitions) {
   std::map<int32_t, int64_t> floors, offsets;
   for (int32_t partition : partitions) floors[partition] = groups.acknowledged(group, partition);
@@ -79,19 +111,22 @@ Co<bool> findCoordinator(KafkaClient& client, std::string group) {
 
 class Member {
  public:
-  Member(Workload& workload, GroupHistory& groups, std::string group, std::optional<std::string> instance)
+  // `isMixed`: the group may have members of the other protocol. This one gives up all that it has before it joins.
+  Member(Workload& workload, GroupHistory& groups, std::string group, std::optional<std::string> instance, bool isMixed)
       : w_(workload),
         groups_(groups),
         random_(workload.random.fork()),
         client_(workload.shard, workload.broker),
         group_(std::move(group)),
-        instance_(std::move(instance)) {}
+        instance_(std::move(instance)),
+        isMixed_(isMixed) {}
 
   Co<void> run() {
     while (!w_.stopping) {
       bool isIn = false;
       co_await attempted(join().then([&isIn](bool in) { isIn = in; }));
       if (isIn) co_await attempted(work());
+      owns({}, w_.shard.now());
       co_await pause(1, 300);
     }
     if (random_.chance(1, 2)) co_await attempted(leave());
@@ -109,6 +144,14 @@ class Member {
            error == Error::rebalanceInProgress || error == Error::memberIdRequired || isAway(error);
   }
 
+  // Until its session on the broker could end at the earliest; `asked`: when it last asked something it was answered.
+  void owns(const std::vector<int32_t>& partitions, Instant asked) {
+    if (!isMixed_) return;
+    // A static member that was replaced hands its partitions to itself.
+    groups_.owns(group_, instance_.value_or("classic " + id_), partitions, w_.shard.now(),
+                 asked + Duration(std::chrono::milliseconds(kSessionMs)));
+  }
+
   // Into the next generation, with an assignment; false: not this time.
   Co<bool> join() {
     if (!co_await findCoordinator(client_, group_)) co_return false;
@@ -116,8 +159,9 @@ class Member {
         .groupId = group_, .sessionTimeoutMs = kSessionMs, .rebalanceTimeoutMs = kRebalanceMs, .memberId = id_};
     request.groupInstanceId = instance_;
     request.protocolType = "consumer";
-    Buffer nothing(random_.chance(1, 10) ? 1 : 0);  // now and then it reads something else
-    request.protocols = {{.name = "spread", .metadata = wire::Blob(Bytes(nothing))}};
+    bool isOther = random_.chance(1, 10);  // now and then it reads something else
+    Buffer metadata = isMixed_ ? encodeSubscription(isOther) : Buffer(isOther ? 1 : 0);
+    request.protocols = {{.name = "spread", .metadata = wire::Blob(Bytes(metadata))}};
     auto joined = co_await client_.call(std::move(request), 5, kJoinPatience);
     if (joined.message.errorCode == Error::memberIdRequired) id_ = joined.message.memberId;
     if (joined.message.errorCode != Error::none) {
@@ -134,20 +178,26 @@ class Member {
       size_t count = joined.message.members.size();
       std::vector<std::vector<int32_t>> shares(count);
       for (int32_t i = 0; i < kGroupPartitions; ++i) shares[static_cast<size_t>(i) % count].push_back(i);
-      for (const auto& share : shares) assignments.push_back(encodePartitions(share));
+      for (const auto& share : shares)
+        assignments.push_back(isMixed_ ? encodeAssignment(share) : encodePartitions(share));
       for (size_t i = 0; i < count; ++i) {
         sync.assignments.push_back(
             {.memberId = joined.message.members[i].memberId, .assignment = wire::Blob(Bytes(assignments[i]))});
       }
     }
+    Instant asked = w_.shard.now();
     auto synced = co_await client_.call(std::move(sync), 3, kJoinPatience);
     if (synced.message.errorCode != Error::none) {
       if (!forgets(synced.message.errorCode)) unexpected("SyncGroup", synced.message.errorCode);
       co_return false;
     }
-    auto owned = decodePartitions(synced.message.assignment.view());
-    // A static member that was replaced within a generation hands its partitions to itself.
-    groups_.assigned(group_, generation_, instance_.value_or(id_), owned);
+    auto owned = isMixed_ ? decodeAssignment(synced.message.assignment.view())
+                          : decodePartitions(synced.message.assignment.view());
+    owned_ = owned;
+    owns(owned, asked);
+    // A static member that was replaced within a generation hands its partitions to itself. A group that changes its
+    // protocol while it is empty begins to count anew.
+    if (!isMixed_) groups_.assigned(group_, generation_, instance_.value_or(id_), owned);
     auto offsets = co_await readCommitted(client_, groups_, group_, owned);
     if (!offsets) co_return false;
     positions_ = std::move(*offsets);
@@ -169,12 +219,14 @@ class Member {
       }
       wire::HeartbeatRequest beat{.groupId = group_, .generationId = generation_, .memberId = id_};
       beat.groupInstanceId = instance_;
+      Instant asked = w_.shard.now();
       auto alive = co_await client_.call(std::move(beat), 3, kPatience);
       if (alive.message.errorCode != Error::none) {
         if (!forgets(alive.message.errorCode)) unexpected("Heartbeat", alive.message.errorCode);
         if (!isAway(alive.message.errorCode)) co_return;
         continue;
       }
+      owns(owned_, asked);
       if (random_.chance(2, 3) && !co_await commit()) co_return;
     }
   }
@@ -207,6 +259,7 @@ class Member {
   }
 
   Co<void> leave() {
+    owns({}, w_.shard.now());
     wire::LeaveGroupRequest request{.groupId = group_};
     request.members = {{.memberId = id_, .groupInstanceId = instance_}};
     auto left = co_await client_.call(std::move(request), 3, kPatience);
@@ -221,8 +274,10 @@ class Member {
   KafkaClient client_;
   const std::string group_;
   const std::optional<std::string> instance_;
+  const bool isMixed_;
   std::string id_;
   int32_t generation_ = -1;
+  std::vector<int32_t> owned_;
   std::map<int32_t, int64_t> positions_;
 };
 
@@ -387,8 +442,9 @@ Co<void> prepareGroups(Workload& w) {
   }
 }
 
-Co<void> memberUntilStopped(Workload& w, GroupHistory& groups, std::string group, std::optional<std::string> instance) {
-  Member member(w, groups, std::move(group), std::move(instance));
+Co<void> memberUntilStopped(Workload& w, GroupHistory& groups, std::string group, std::optional<std::string> instance,
+                            bool isMixed) {
+  Member member(w, groups, std::move(group), std::move(instance), isMixed);
   co_await member.run();
 }
 
@@ -434,7 +490,7 @@ Co<void> commitUntilStopped(Workload& w, GroupHistory& groups, std::string group
   }
 }
 
-Co<void> checkCommits(Workload& w, const GroupHistory& groups, std::vector<std::string> names) {
+Co<void> checkCommits(Workload& w, GroupHistory& groups, std::vector<std::string> names) {
   KafkaClient client(w.shard, w.broker);
   std::vector<int32_t> partitions;
   for (int32_t i = 0; i < kGroupPartitions; ++i) partitions.push_back(i);

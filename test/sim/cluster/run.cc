@@ -47,7 +47,10 @@ class Cluster {
     set("metadata.log.max.record.bytes.between.snapshots", std::to_string(random_.between(1000, 100'000)));
     set("offsets.topic.num.partitions", std::to_string(random_.between(1, 4)));
     set("group.min.session.timeout.ms", "1000");
+    set("group.consumer.min.session.timeout.ms", "1000");
     set("group.consumer.session.timeout.ms", "4000");
+    set("group.consumer.min.heartbeat.interval.ms", "100");
+    set("group.consumer.heartbeat.interval.ms", "1000");
     set("group.initial.rebalance.delay.ms", std::to_string(random_.chance(1, 2) ? 0 : random_.between(1, 2000)));
     set("log.scrub.bytes.per.second", std::to_string(random_.between(0, 1'000'000)));
     auto config = config::BrokerConfig::load(input);
@@ -278,6 +281,18 @@ class Cluster {
         std::optional<std::string> instance;
         if (random_.chance(1, 4)) instance = fmt::format("instance{}", member);
         actors.push_back(consumerUntilStopped(w, groups_, groupNames_.back(), std::move(instance)));
+      }
+    }
+    for (uint64_t group = random_.between(0, 1); group > 0; --group) {  // it changes its protocol as they come and go
+      groupNames_.push_back(fmt::format("mixed{}", group));
+      for (uint64_t member = random_.between(2, 4); member > 0; --member) {
+        std::optional<std::string> instance;
+        if (random_.chance(1, 4)) instance = fmt::format("instance{}", member);
+        const std::string& name = groupNames_.back();
+        if (member % 2 == 0)
+          actors.push_back(memberUntilStopped(w, groups_, name, std::move(instance), true));
+        else
+          actors.push_back(consumerUntilStopped(w, groups_, name, std::move(instance)));
       }
     }
     for (uint64_t simple = random_.between(0, 2); simple > 0; --simple) {

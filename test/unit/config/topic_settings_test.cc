@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "config/broker_settings.h"
+#include "config/group_settings.h"
 
 using namespace mq;
 using namespace mq::config;
@@ -196,15 +197,19 @@ TEST_CASE("topic settings: tests may have small segments by the internal name, w
 }
 
 TEST_CASE("topic settings: every row reads what it prints") {
-  for (Table table : {topicTable(), brokerTable()}) {
+  for (Table table : {topicTable(), groupTable(), brokerTable()}) {
     for (const Section& section : table) {
       for (const Setting& row : section.rows) {
         CAPTURE(row.name);
         bool ofTopic = table.data() == topicTable().data() || &section == &brokerTable().back();
         TopicSettings topic, topicAgain;
+        ConsumerGroupSettings group, groupAgain;
         BrokerSettings broker, brokerAgain;
-        void* object = ofTopic ? static_cast<void*>(&topic) : &broker;
-        void* again = ofTopic ? static_cast<void*>(&topicAgain) : &brokerAgain;
+        bool ofGroup = table.data() == groupTable().data();
+        void* object = ofTopic ? static_cast<void*>(&topic) : ofGroup ? static_cast<void*>(&group) : &broker;
+        void* again = ofTopic   ? static_cast<void*>(&topicAgain)
+                      : ofGroup ? static_cast<void*>(&groupAgain)
+                                : &brokerAgain;
         std::string printed = row.field->print(object);
         CHECK_FALSE(row.field->parse(row, printed, again).has_value());
         CHECK(row.field->print(again) == printed);

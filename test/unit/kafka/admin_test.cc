@@ -8,6 +8,8 @@
 #include "batches.h"
 #include "wire/alter_configs_request.h"
 #include "wire/alter_configs_response.h"
+#include "wire/consumer_group_heartbeat_request.h"
+#include "wire/consumer_group_heartbeat_response.h"
 #include "wire/create_partitions_request.h"
 #include "wire/create_partitions_response.h"
 #include "wire/delete_records_request.h"
@@ -308,6 +310,44 @@ TEST_CASE("Configs: a dynamic broker value takes effect at once") {
   CHECK(config(client, kBroker, "", "log.retention.ms")->value == "5000");
   REQUIRE(alter(1, std::nullopt) == Error::none);
   CHECK(config(client, kTopic, topic, "retention.ms")->value == "604800000");
+}
+
+TEST_CASE("Configs: of a group, which need not exist") {
+  constexpr int8_t kGroup = 32;
+  TestServer server;
+  Client client(server);
+  auto alter = [&](std::string group, std::string value) {
+    wire::IncrementalAlterConfigsRequest request;
+    request.resources = {{.resourceType = kGroup,
+                          .resourceName = std::move(group),
+                          .configs = {{.name = "consumer.heartbeat.interval.ms", .value = std::move(value)}}}};
+    return client.call(request, 1).responses.at(0).errorCode;
+  };
+  CHECK(config(client, kGroup, "g", "consumer.heartbeat.interval.ms")->configSource == 5);
+  CHECK(alter("g", "6000") == Error::none);
+  auto entry = config(client, kGroup, "g", "consumer.heartbeat.interval.ms");
+  CHECK(entry->value == "6000");
+  CHECK(entry->configSource == 8);
+  CHECK(config(client, kGroup, "other", "consumer.heartbeat.interval.ms")->value == "5000");
+  CHECK(alter("g", "1") == Error::invalidConfig);
+  CHECK(alter("", "6000") == Error::invalidRequest);
+  CHECK(config(client, kGroup, "g", "consumer.heartbeat.interval.ms")->value == "6000");
+  auto listed = client.call(wire::ListConfigResourcesRequest{.resourceTypes = {kGroup}}, 1);
+  REQUIRE(listed.configResources.size() == 1);
+  CHECK(listed.configResources[0].resourceName == "g");
+
+  // Its members hear of it with their next heartbeat.
+  std::string topic = createTopic(client);
+  wire::ConsumerGroupHeartbeatRequest beat{.groupId = "g", .memberId = "m", .rebalanceTimeoutMs = 1000};
+  beat.subscribedTopicNames = {topic};
+  beat.topicPartitions.emplace();
+  awaitCoordinator(client, "g");
+  auto told = client.call(beat, 1);
+  REQUIRE(told.errorCode == Error::none);
+  CHECK(told.heartbeatIntervalMs == 6000);
+  CHECK(alter("g", "7000") == Error::none);
+  wire::ConsumerGroupHeartbeatRequest again{.groupId = "g", .memberId = "m", .memberEpoch = told.memberEpoch};
+  CHECK(client.call(again, 1).heartbeatIntervalMs == 7000);
 }
 
 TEST_CASE("ListConfigResources: topics and brokers, of the types asked for") {
