@@ -355,6 +355,11 @@ kj::Promise<AlterConfigsResponse> Controller::alterConfigs(AlterConfigsRequest r
     return planner.alterConfigs(now, request);
   });
 }
+kj::Promise<Result<void>> Controller::updateFeatures(UpdateFeaturesRequest request) {
+  return impl_->perform([&planner = impl_->planner(), request = std::move(request)](Now now) {
+    return planner.updateFeatures(now, request);
+  });
+}
 kj::Promise<EnsureTopicsResponse> Controller::ensureTopics(EnsureTopicsRequest request) {
   return impl_->perform([&planner = impl_->planner(), request = std::move(request)](Now now) {
     return planner.ensureTopics(now, request);
@@ -390,6 +395,11 @@ kj::Promise<CreatePartitionsResponse> ControllerClient::createPartitions(CreateP
 kj::Promise<AlterConfigsResponse> ControllerClient::alterConfigs(AlterConfigsRequest request) {
   return shard_.call(0, [&there = controller_, request = std::move(request)]() mutable {
     return there.alterConfigs(std::move(request));
+  });
+}
+kj::Promise<Result<void>> ControllerClient::updateFeatures(UpdateFeaturesRequest request) {
+  return shard_.call(0, [&there = controller_, request = std::move(request)]() mutable {
+    return there.updateFeatures(std::move(request));
   });
 }
 kj::Promise<EnsureTopicsResponse> ControllerClient::ensureTopics(EnsureTopicsRequest request) {

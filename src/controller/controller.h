@@ -60,6 +60,7 @@ class Controller {
   kj::Promise<DeleteTopicsResponse> deleteTopics(DeleteTopicsRequest request);
   kj::Promise<CreatePartitionsResponse> createPartitions(CreatePartitionsRequest request);
   kj::Promise<AlterConfigsResponse> alterConfigs(AlterConfigsRequest request);
+  kj::Promise<Result<void>> updateFeatures(UpdateFeaturesRequest request);
   kj::Promise<EnsureTopicsResponse> ensureTopics(EnsureTopicsRequest request);
   kj::Promise<Result<ProducerIdBlock>> allocateProducerIds();
   kj::Promise<Result<RegisteredBroker>> registerBroker(BrokerRegistration registration);
@@ -82,6 +83,7 @@ class ControllerClient {
   kj::Promise<DeleteTopicsResponse> deleteTopics(DeleteTopicsRequest request);
   kj::Promise<CreatePartitionsResponse> createPartitions(CreatePartitionsRequest request);
   kj::Promise<AlterConfigsResponse> alterConfigs(AlterConfigsRequest request);
+  kj::Promise<Result<void>> updateFeatures(UpdateFeaturesRequest request);
   kj::Promise<EnsureTopicsResponse> ensureTopics(EnsureTopicsRequest request);
   kj::Promise<Result<ProducerIdBlock>> allocateProducerIds();
   kj::Promise<Result<RegisteredBroker>> registerBroker(BrokerRegistration registration);

@@ -444,6 +444,60 @@ Plan<AlterConfigsResponse> Planner::alterConfigs(Now now, const AlterConfigsRequ
   return plan;
 }
 
+namespace {
+
+Result<void> checkFeature(const Image& image, const UpdateFeaturesRequest::Feature& wish) {
+  using Kind = UpdateFeaturesRequest::Kind;
+  if (wish.kind < Kind::upgrade || wish.kind > Kind::unsafeDowngrade)
+    return failure(Error::invalidRequest, "The upgrade type of {} is invalid.", wish.name);
+  if (wish.level < 0)
+    return failure(Error::invalidUpdateVersion, "Invalid update version {} for feature {}: it cannot be below 0.",
+                   wish.level, wish.name);
+  auto known = std::ranges::find(metadata::kFeatures, wish.name, &metadata::Feature::name);
+  if (known == std::end(metadata::kFeatures)) {
+    return failure(Error::invalidUpdateVersion,
+                   "Invalid update version {} for feature {}: the controller does not support the feature.", wish.level,
+                   wish.name);
+  }
+  if (wish.level > known->levelMax) {
+    return failure(Error::invalidUpdateVersion,
+                   "Invalid update version {} for feature {}: the controller supports versions 0-{}.", wish.level,
+                   wish.name, known->levelMax);
+  }
+  auto at = image.features().find(wish.name);
+  int16_t now = at == image.features().end() ? int16_t{0} : at->second;
+  if (wish.level < now && wish.kind == Kind::upgrade) {
+    return failure(Error::invalidUpdateVersion,
+                   "Invalid update version {} for feature {}: it is at {}, and going back has to be asked for as a "
+                   "downgrade.",
+                   wish.level, wish.name, now);
+  }
+  if (wish.level > now && wish.kind != Kind::upgrade) {
+    return failure(Error::invalidUpdateVersion,
+                   "Invalid update version {} for feature {}: it is at {}, and a downgrade was asked for.", wish.level,
+                   wish.name, now);
+  }
+  return {};
+}
+
+}  // namespace
+
+Plan<Result<void>> Planner::updateFeatures(Now now, const UpdateFeaturesRequest& request) const {
+  Plan<Result<void>> plan;
+  auto counts = countOf(request.features, [](const UpdateFeaturesRequest::Feature& f) { return f.name; });
+  for (const auto& wish : request.features) {
+    auto ok = counts[wish.name] > 1 ? failure(Error::invalidRequest, "Feature {} is named more than once.", wish.name)
+                                    : checkFeature(now.image, wish);
+    if (!ok) return {ok.failure(), {}};
+    auto at = now.image.features().find(wish.name);
+    if (wish.level == (at == now.image.features().end() ? 0 : at->second)) continue;
+    plan.records.push_back(metadata::FeatureRecord{wish.name, wish.level, {}});
+  }
+  if (!plan.records.empty() && now.space == Space::none) return {noSpace(), {}};
+  if (request.validateOnly) plan.records.clear();
+  return plan;
+}
+
 Plan<Result<ProducerIdBlock>> Planner::allocateProducerIds(Now now) const {
   int64_t first = now.image.nextProducerId();
   if (now.space == Space::none) return {noSpace(), {}};

@@ -45,6 +45,7 @@ class Planner {
   Plan<DeleteTopicsResponse> deleteTopics(Now now, const DeleteTopicsRequest& request) const;
   Plan<CreatePartitionsResponse> createPartitions(Now now, const CreatePartitionsRequest& request) const;
   Plan<AlterConfigsResponse> alterConfigs(Now now, const AlterConfigsRequest& request) const;
+  Plan<Result<void>> updateFeatures(Now now, const UpdateFeaturesRequest& request) const;
   Plan<EnsureTopicsResponse> ensureTopics(Now now, const EnsureTopicsRequest& request) const;
   Plan<Result<ProducerIdBlock>> allocateProducerIds(Now now) const;
   Plan<Result<RegisteredBroker>> registerBroker(Now now, const BrokerRegistration& registration) const;

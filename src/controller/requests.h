@@ -105,6 +105,18 @@ struct AlterConfigsResponse {
   std::vector<Resource> resources;
 };
 
+// UpdateFeatures (KIP-584, KIP-778): all of them or none.
+struct UpdateFeaturesRequest {
+  enum class Kind : int8_t { upgrade = 1, safeDowngrade = 2, unsafeDowngrade = 3 };  // Kafka's numbers
+  struct Feature {
+    std::string name;
+    int16_t level = 0;  // 0: off
+    Kind kind = Kind::upgrade;
+  };
+  std::vector<Feature> features;
+  bool validateOnly = false;
+};
+
 struct ProducerIdBlock {  // [first, first + count), handed out once and never again
   int64_t first = 0;
   int32_t count = 0;

@@ -67,6 +67,8 @@
 #include "wire/produce_request.h"
 #include "wire/sync_group_request.h"
 #include "wire/sync_group_response.h"
+#include "wire/update_features_request.h"
+#include "wire/update_features_response.h"
 
 namespace mq::kafka {
 
@@ -169,6 +171,7 @@ constexpr std::array kServed = {
     row<IncrementalAlterConfigsRequest>("IncrementalAlterConfigs",
                                         serve<IncrementalAlterConfigsRequest, incrementalAlterConfigs>),
     row<OffsetDeleteRequest>("OffsetDelete", serve<OffsetDeleteRequest, offsetDelete>),
+    row<UpdateFeaturesRequest>("UpdateFeatures", serve<UpdateFeaturesRequest, updateFeatures>),
     row<DescribeClusterRequest>("DescribeCluster", serve<DescribeClusterRequest, describeCluster>),
     row<DescribeProducersRequest>("DescribeProducers", serve<DescribeProducersRequest, describeProducers>),
     row<ConsumerGroupHeartbeatRequest>("ConsumerGroupHeartbeat",

@@ -2,6 +2,7 @@
 // client from the future learns from a version 0 answer how to ask again.
 #include <algorithm>
 
+#include "kafka/handlers/features.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/server.h"
 #include "wire/api_versions_request.h"
@@ -11,12 +12,6 @@ namespace mq::kafka {
 
 namespace {
 
-// Kafka's own name for how far a cluster's metadata has come. Tools look for it, so the level of the release whose
-// protocol this is stands here; nothing depends on it. Not listed: transaction.version and share.version, by which
-// clients take up protocols that are not served.
-constexpr std::string_view kMetadataVersion = "metadata.version";
-constexpr int16_t kMetadataLevel = 33;    // 4.4-IV2
-constexpr int16_t kMetadataLevelMin = 7;  // 3.3-IV3
 constexpr int16_t kRangeFromZeroFrom = 4;
 
 // [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?

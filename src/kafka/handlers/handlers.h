@@ -64,6 +64,8 @@ struct OffsetForLeaderEpochResponse;
 struct ProduceRequest;
 struct SyncGroupRequest;
 struct SyncGroupResponse;
+struct UpdateFeaturesRequest;
+struct UpdateFeaturesResponse;
 }  // namespace mq::wire
 
 namespace mq::kafka {
@@ -106,5 +108,6 @@ Co<wire::OffsetDeleteResponse> offsetDelete(Request& request, wire::OffsetDelete
 Co<wire::OffsetFetchResponse> offsetFetch(Request& request, wire::OffsetFetchRequest asked);
 Co<wire::OffsetForLeaderEpochResponse> offsetForLeaderEpoch(Request& request, wire::OffsetForLeaderEpochRequest asked);
 Co<wire::SyncGroupResponse> syncGroup(Request& request, wire::SyncGroupRequest asked);
+Co<wire::UpdateFeaturesResponse> updateFeatures(Request& request, wire::UpdateFeaturesRequest asked);
 
 }  // namespace mq::kafka

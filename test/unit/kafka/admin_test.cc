@@ -8,6 +8,8 @@
 #include "batches.h"
 #include "wire/alter_configs_request.h"
 #include "wire/alter_configs_response.h"
+#include "wire/api_versions_request.h"
+#include "wire/api_versions_response.h"
 #include "wire/consumer_group_heartbeat_request.h"
 #include "wire/consumer_group_heartbeat_response.h"
 #include "wire/create_partitions_request.h"
@@ -34,6 +36,8 @@
 #include "wire/metadata_response.h"
 #include "wire/offset_for_leader_epoch_request.h"
 #include "wire/offset_for_leader_epoch_response.h"
+#include "wire/update_features_request.h"
+#include "wire/update_features_response.h"
 
 namespace mq::kafka::test {
 namespace {
@@ -348,6 +352,68 @@ TEST_CASE("Configs: of a group, which need not exist") {
   CHECK(alter("g", "7000") == Error::none);
   wire::ConsumerGroupHeartbeatRequest again{.groupId = "g", .memberId = "m", .memberEpoch = told.memberEpoch};
   CHECK(client.call(again, 1).heartbeatIntervalMs == 7000);
+}
+
+TEST_CASE("UpdateFeatures: levels go up and down, all that are asked for or none") {
+  TestServer server;
+  Client client(server);
+  constexpr int8_t kUpgrade = 1, kDowngrade = 2;
+  using Update = wire::UpdateFeaturesRequest::FeatureUpdateKey;
+  auto update = [&](std::vector<Update> updates, int16_t version = 2, bool validateOnly = false) {
+    wire::UpdateFeaturesRequest request;
+    request.featureUpdates = std::move(updates);
+    request.validateOnly = validateOnly;
+    return client.call(request, version);
+  };
+  auto level = [&](std::string_view name) {
+    wire::ApiVersionsRequest versions{.clientSoftwareName = "test", .clientSoftwareVersion = "1"};
+    for (const auto& feature : client.call(std::move(versions), 4).finalizedFeatures)
+      if (feature.name == name) return feature.maxVersionLevel;
+    return int16_t{0};
+  };
+  auto refused = [&](std::vector<Update> updates, int16_t version = 2) {
+    auto response = update(std::move(updates), version);
+    CHECK(response.errorMessage.value_or("").size() > 10);
+    CHECK(response.results.size() == (version < 2 ? 1 : 0));
+    return response.errorCode;
+  };
+  const std::string group = "group.version";
+  REQUIRE(level(group) == 1);
+  CHECK(refused({{.feature = "no.such", .maxVersionLevel = 1, .upgradeType = kUpgrade}}) ==
+        Error::invalidUpdateVersion);
+  CHECK(refused({{.feature = group, .maxVersionLevel = 99, .upgradeType = kUpgrade}}, 1) ==
+        Error::invalidUpdateVersion);
+  CHECK(refused({{.feature = group, .maxVersionLevel = -1, .upgradeType = kDowngrade}}) == Error::invalidUpdateVersion);
+  CHECK(refused({{.feature = group, .maxVersionLevel = 0, .upgradeType = kUpgrade}}) == Error::invalidUpdateVersion);
+  CHECK(refused({{.feature = group, .maxVersionLevel = 0, .upgradeType = 9}}) == Error::invalidRequest);
+  CHECK(refused({{.feature = group, .maxVersionLevel = 0, .allowDowngrade = false}}, 0) == Error::invalidUpdateVersion);
+  CHECK(refused({{.feature = "metadata.version", .maxVersionLevel = 7, .upgradeType = kDowngrade}}) ==
+        Error::invalidUpdateVersion);
+  // One that is refused takes the others with it.
+  CHECK(refused({{.feature = group, .maxVersionLevel = 0, .upgradeType = kDowngrade},
+                 {.feature = "no.such", .maxVersionLevel = 1, .upgradeType = kUpgrade}}) ==
+        Error::invalidUpdateVersion);
+  CHECK(refused({{.feature = group, .maxVersionLevel = 0, .upgradeType = kDowngrade},
+                 {.feature = group, .maxVersionLevel = 0, .upgradeType = kDowngrade}}) == Error::invalidRequest);
+  CHECK(update({{.feature = group, .maxVersionLevel = 0, .upgradeType = kDowngrade}}, 2, true).errorCode ==
+        Error::none);
+  CHECK(level(group) == 1);
+  auto same = update({{.feature = group, .maxVersionLevel = 1, .upgradeType = kUpgrade}}, 1);
+  CHECK(same.errorCode == Error::none);
+  CHECK(same.results.at(0).errorCode == Error::none);
+
+  // What a level turns off is refused at once.
+  std::string topic = createTopic(client);
+  awaitCoordinator(client, "g");
+  wire::ConsumerGroupHeartbeatRequest beat{.groupId = "g", .memberId = "m", .rebalanceTimeoutMs = 1000};
+  beat.subscribedTopicNames = {topic};
+  beat.topicPartitions.emplace();
+  CHECK(update({{.feature = group, .maxVersionLevel = 0, .allowDowngrade = true}}, 0).errorCode == Error::none);
+  CHECK(level(group) == 0);
+  CHECK(client.call(beat, 1).errorCode == Error::unsupportedVersion);
+  CHECK(update({{.feature = group, .maxVersionLevel = 1, .upgradeType = kUpgrade}}).errorCode == Error::none);
+  CHECK(level(group) == 1);
+  CHECK(client.call(beat, 1).errorCode == Error::none);
 }
 
 TEST_CASE("ListConfigResources: topics and brokers, of the types asked for") {

@@ -10,6 +10,8 @@
 #include "wire/consumer_group_describe_response.h"
 #include "wire/consumer_group_heartbeat_request.h"
 #include "wire/consumer_group_heartbeat_response.h"
+#include "wire/create_partitions_request.h"
+#include "wire/create_partitions_response.h"
 #include "wire/create_topics_request.h"
 #include "wire/create_topics_response.h"
 #include "wire/delete_groups_request.h"
@@ -155,6 +157,15 @@ TEST_CASE("groups: an empty group id is refused, except for offsets") {
   CHECK(client.call(wire::DeleteGroupsRequest{.groupsNames = {""}}, 2).results.at(0).errorCode ==
         Error::invalidGroupId);
   CHECK(client.call(wire::DescribeGroupsRequest{.groups = {""}}, 2).groups.at(0).errorCode == Error::invalidGroupId);
+}
+
+TEST_CASE("CreatePartitions: groups keep their partition of __consumer_offsets") {
+  Client client(server());
+  awaitCoordinator(client, newGroup());
+  auto grown = client.call(wire::CreatePartitionsRequest{.topics = {{.name = "__consumer_offsets", .count = 6}}}, 3);
+  REQUIRE(grown.results.size() == 1);
+  CHECK(grown.results[0].errorCode == Error::invalidRequest);
+  CHECK(grown.results[0].errorMessage.value_or("").find("follows from their number") != std::string::npos);
 }
 
 TEST_CASE("JoinGroup: members on other connections and shards come together") {
