@@ -1,5 +1,5 @@
-// Generated pages are fresh: compares etc/mq.toml and man/*.scd under ROOT with what the tables print.
-// MQ_UPDATE_GOLDEN=1 rewrites them (`./dev test --update`).
+// Generated pages are fresh (what is about commands and settings): compares etc/mq.toml and man/*.scd under ROOT with
+// what the tables print. MQ_UPDATE_GOLDEN=1 rewrites them (`./dev test --update`).
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   pages["mq.toml.5.scd"] = mq::config::manualScdoc();
   for (const auto& [name, content] : pages) good = fresh(root + "/man/" + name, content) && good;
   for (const auto& entry : std::filesystem::directory_iterator(root + "/man")) {
-    if (pages.contains(entry.path().filename())) continue;
+    std::string name = entry.path().filename();
+    if (pages.contains(name) || name.ends_with(".7.scd")) continue;  // chapter 7 is written by hand
     std::fprintf(stderr, "%s: there is no such command any more\n", entry.path().c_str());
     good = false;
   }
