@@ -65,7 +65,7 @@ Result<void> checkHeader(BatchView batch, const ValidationRules& rules) {
   if (batch.isControl() && fromClient) return invalid("a control batch, which only brokers write");
   if (batch.hasProducerId()) {
     if (batch.producerEpoch() < 0) return failure(Error::invalidRecord, "producer epoch {}", batch.producerEpoch());
-    if (batch.baseSequence() < 0 && !batch.isControl()) {
+    if (batch.baseSequence() < 0 && fromClient) {
       return failure(Error::invalidRecord, "base sequence {} of producer {}", batch.baseSequence(), batch.producerId());
     }
   } else if (batch.isTransactional()) {

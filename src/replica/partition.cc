@@ -87,12 +87,13 @@ Error Partition::unserved(LeaderEpoch currentLeaderEpoch) const {
 }
 
 kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
-                                                std::vector<record::RecordError>* recordErrors,
-                                                storage::Origin origin) {
+                                                std::vector<record::RecordError>* recordErrors, storage::Origin origin,
+                                                uint64_t guard) {
   // The coroutine outlives this replica's removal: it keeps the object, and after each wait looks at stopped_.
   auto self = shared_from_this();
   auto run = [](std::shared_ptr<Partition> self, MutableBytes batch, Acks acks,
-                std::vector<record::RecordError>* recordErrors, storage::Origin origin) -> Co<Result<Produced>> {
+                std::vector<record::RecordError>* recordErrors, storage::Origin origin,
+                uint64_t guard) -> Co<Result<Produced>> {
     if (Error error = self->unserved(kNoLeaderEpoch); error != Error::none) {
       if (error == Error::kafkaStorageError) co_return storageFailure(self->offlineReason().value_or(""));
       co_return error;
@@ -101,7 +102,8 @@ kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
       co_return failure(Error::notEnoughReplicas, "{}: {} in-sync replicas, {} needed (min.insync.replicas)",
                         self->name_, self->isr_.size(), self->inSyncNeeded());
     }
-    Result<storage::Appended> appended = co_await self->log_->append({batch, origin, self->leaderEpoch_, recordErrors});
+    Result<storage::Appended> appended =
+        co_await self->log_->append({batch, origin, self->leaderEpoch_, recordErrors, guard});
     if (!appended) co_return appended.failure();
     Produced produced{appended->offsets.first, appended->logAppendTime, self->logStart()};
     if (acks == Acks::none) co_return produced;
@@ -122,10 +124,32 @@ kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
     co_return produced;
   };
   // A rejection is the log going away or offline under the wait: an answer, since the client can do something about it.
-  return run(self, batch, acks, recordErrors, origin).catch_([self](kj::Exception&& exception) -> Result<Produced> {
-    if (self->stopped_) return *self->stopped_;
-    return storageFailure(std::string(exception.getDescription().cStr()));
-  });
+  return run(self, batch, acks, recordErrors, origin, guard)
+      .catch_([self](kj::Exception&& exception) -> Result<Produced> {
+        if (self->stopped_) return *self->stopped_;
+        return storageFailure(std::string(exception.getDescription().cStr()));
+      });
+}
+
+uint64_t Partition::guardTransaction(ProducerId producer, int16_t epoch) {
+  return log_ ? log_->guardTransaction(producer, epoch) : 0;
+}
+
+void Partition::dropGuard(ProducerId producer, uint64_t guard) {
+  if (log_) log_->dropGuard(producer, guard);
+}
+
+bool Partition::isInTransaction(ProducerId producer, int16_t epoch) const {
+  return log_ != nullptr && log_->isInTransaction(producer, epoch);
+}
+
+bool Partition::admitsTransaction(ProducerId producer, int16_t epoch, uint64_t guard) const {
+  return log_ != nullptr && log_->admitsTransaction(producer, epoch, guard);
+}
+
+Result<void> Partition::mayEnd(const storage::ProducerMarker& marker, bool strict) const {
+  if (Error error = unserved(kNoLeaderEpoch); error != Error::none) return error;
+  return log_->mayEnd(marker, strict);
 }
 
 kj::Promise<Result<void>> Partition::whenCommitted(Offset end) {

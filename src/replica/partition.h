@@ -128,10 +128,17 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   //   none    once written;   leader  once durable here;   all  once the high watermark has passed it,
   // where durable means synced under durability=fsync and written under page-cache. Errors are Kafka's for Produce.
   // `recordErrors`, if given, lives as long as the batch and gets the records that alone made it be refused.
-  // `origin`: a client, or one of our own coordinators.
+  // `origin`: a client, or one of our own coordinators. `guard`: see guardTransaction().
   kj::Promise<Result<Produced>> append(MutableBytes batch, Acks acks,
                                        std::vector<record::RecordError>* recordErrors = nullptr,
-                                       storage::Origin origin = storage::Origin::client);
+                                       storage::Origin origin = storage::Origin::client, uint64_t guard = 0);
+
+  // Before a producer's first batch of a transaction here; as those of storage::Log.
+  uint64_t guardTransaction(ProducerId producer, int16_t epoch);
+  void dropGuard(ProducerId producer, uint64_t guard);
+  bool isInTransaction(ProducerId producer, int16_t epoch) const;
+  bool admitsTransaction(ProducerId producer, int16_t epoch, uint64_t guard) const;
+  Result<void> mayEnd(const storage::ProducerMarker& marker, bool strict) const;
   // Resolves once the high watermark has reached `end`.
   kj::Promise<Result<void>> whenCommitted(Offset end);
 

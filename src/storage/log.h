@@ -62,6 +62,7 @@ struct AppendRequest {
   LeaderEpoch leaderEpoch;  // stamped into the batch; replica: unused
   // If given, gets the records that alone made the batch be refused. Lives as long as `bytes`.
   std::vector<record::RecordError>* recordErrors = nullptr;
+  uint64_t guard = 0;  // of guardTransaction(): for a client's batch that begins a transaction here
 };
 
 struct Appended {
@@ -162,6 +163,19 @@ class Log final : private Syncable {
   // The largest epoch at or below `epoch` and where it ends here; {-1, -1}: nothing is known of it.
   EpochBoundary epochEnd(LeaderEpoch epoch) const;
   std::vector<ProducerView> producers() const;
+
+  // A transaction begins in a log only when its coordinator has been asked, or nobody would ever end it (KIP-890). Who
+  // is about to ask takes a guard first and drops it after the append. It is good until the producer's next marker or
+  // batch, so that a batch which was overtaken by the end of its transaction is refused. 0: the transaction is open
+  // here, there is nothing to ask.
+  uint64_t guardTransaction(ProducerId producer, int16_t epoch);
+  void dropGuard(ProducerId producer, uint64_t guard);
+  bool isInTransaction(ProducerId producer, int16_t epoch) const;
+  // Whether a batch of the producer's transaction would be taken now.
+  bool admitsTransaction(ProducerId producer, int16_t epoch, uint64_t guard) const;
+  // Whether the marker would be taken. With `strict` (KIP-890, where each transaction has an epoch of its own) one of
+  // the producer's present epoch ends no open transaction: that is a later one.
+  Result<void> mayEnd(const ProducerMarker& marker, bool strict) const;
 
   // Moves the start up to `offset`; it need not be at a batch's beginning. Resolves with the start once that is
   // durable. OFFSET_OUT_OF_RANGE above end().
@@ -340,6 +354,12 @@ class Log final : private Syncable {
   Offset highWatermark_{0};
   uint64_t sealedBytes_ = 0;  // of all segments but the last
   ProducerState producers_;
+  struct Guard {
+    uint64_t number;
+    uint32_t holders;
+  };
+  std::map<ProducerId, Guard> guards_;
+  uint64_t lastGuard_ = 0;
   LeaderEpochs epochs_;
   metrics::PartitionMetrics metrics_;
   std::set<Offset> checking_;         // segments whose indexes a job looks at

@@ -249,9 +249,18 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
   } else if (marker) {
     if (auto allowed = producers_.check(*marker); !allowed) return allowed.failure();
   } else if (auto data = producerBatch(batch, pending->now)) {
+    // A coordinator's batches have no sequence numbers; a fence is for them too.
     auto duplicate = producers_.check(*data);
+    const bool isFenced = !duplicate && duplicate.failure().error == Error::invalidProducerEpoch;
+    if (origin == Origin::coordinator && !isFenced) duplicate = std::optional<Duplicate>();
+    const bool isDuplicate = duplicate && *duplicate;
+    if (!isDuplicate && !isFenced && data->transactional &&
+        !admitsTransaction(data->producer, data->epoch, pending->request.guard)) {
+      return failure(Error::invalidTxnState, "producer {} epoch {} has no transaction open on {}", data->producer,
+                     data->epoch, name_);
+    }
     if (!duplicate) return duplicate.failure();
-    if (*duplicate) {
+    if (isDuplicate) {
       Appended first{.offsets = {(*duplicate)->firstOffset, (*duplicate)->lastOffset + 1}, .duplicate = true};
       if (settings_.timestampType == config::TimestampType::logAppendTime)
         first.logAppendTime = (*duplicate)->timestamp;
@@ -277,6 +286,7 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
     epochsDirty_ = true;
     if (!epochsUnsavedFrom_) epochsUnsavedFrom_ = base;
   }
+  if (batch.hasProducerId()) guards_.erase(batch.producerId());
   if (marker) {
     marker->offset = base;
     queued.undo = producers_.apply(*marker, &queued.aborted);
@@ -294,6 +304,38 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
   queuedBytes_ += bytes.size();
   if (last) queued.pending = std::move(pending);
   writes_.push_back(std::move(queued));
+  return {};
+}
+
+bool Log::isInTransaction(ProducerId producer, int16_t epoch) const {
+  auto found = producers_.producers().find(producer);
+  return found != producers_.producers().end() && found->second.epoch == epoch && found->second.inTransaction();
+}
+
+uint64_t Log::guardTransaction(ProducerId producer, int16_t epoch) {
+  if (isInTransaction(producer, epoch)) return 0;
+  auto [place, isNew] = guards_.try_emplace(producer, Guard{lastGuard_ + 1, 0});
+  if (isNew) ++lastGuard_;
+  ++place->second.holders;
+  return place->second.number;
+}
+
+void Log::dropGuard(ProducerId producer, uint64_t guard) {
+  auto found = guards_.find(producer);
+  if (found != guards_.end() && found->second.number == guard && --found->second.holders == 0) guards_.erase(found);
+}
+
+bool Log::admitsTransaction(ProducerId producer, int16_t epoch, uint64_t guard) const {
+  auto found = guards_.find(producer);
+  return (found != guards_.end() && found->second.number == guard) || isInTransaction(producer, epoch);
+}
+
+Result<void> Log::mayEnd(const ProducerMarker& marker, bool strict) const {
+  if (auto allowed = producers_.check(marker); !allowed) return allowed;
+  if (strict && isInTransaction(marker.producer, marker.epoch)) {
+    return failure(Error::invalidProducerEpoch, "producer {} has begun another transaction with epoch {}",
+                   marker.producer, marker.epoch);
+  }
   return {};
 }
 

@@ -396,7 +396,9 @@ class Driver {
     }
     for (Record& record : records) record.appended = now;
     inFlight_ = records;
-    auto answer = co_await log.append({.bytes = batch, .origin = origin, .leaderEpoch = LeaderEpoch(1)});
+    const uint64_t guard = origin == Origin::client ? guardFor(log, batch) : 0;
+    auto answer =
+        co_await log.append({.bytes = batch, .origin = origin, .leaderEpoch = LeaderEpoch(1), .guard = guard});
     if (!answer) {
       INFO(answer.failure().message);
       REQUIRE(diskStopped_);

@@ -70,6 +70,12 @@ inline Buffer makeBatch(const BatchSpec& spec) {
   return builder.build(workspace);
 }
 
+// As a producer's coordinator lets it begin a transaction.
+inline uint64_t guardFor(Log& log, Bytes batch) {
+  record::BatchView view(batch);
+  return view.isTransactional() ? log.guardTransaction(view.producerId(), view.producerEpoch()) : 0;
+}
+
 // What a log holds, read batch by batch through Log::read as a consumer would.
 struct ReadBack {
   std::vector<int64_t> offsets;
@@ -170,7 +176,8 @@ std::function<kj::Promise<void>(Life&)> keep(Body body) {
 }
 
 inline Co<Appended> put(Log& log, Buffer batch, LeaderEpoch epoch = LeaderEpoch(1)) {
-  auto appended = co_await log.append({.bytes = batch, .origin = Origin::client, .leaderEpoch = epoch});
+  auto appended = co_await log.append(
+      {.bytes = batch, .origin = Origin::client, .leaderEpoch = epoch, .guard = guardFor(log, batch)});
   if (!appended)
     throw kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__, kj::str(appended.failure().message.c_str()));
   co_return *appended;

@@ -48,6 +48,11 @@ struct Model {
 
 constexpr int64_t kProducers = 3;
 constexpr int64_t kTransactional = 100;  // producer ids from here on
+
+kj::Promise<Result<Appended>> append(Log& log, MutableBytes batch, Origin origin) {
+  return log.append({.bytes = batch, .origin = origin, .leaderEpoch = LeaderEpoch(1), .guard = guardFor(log, batch)});
+}
+
 constexpr int16_t kEpoch = 0;
 
 // Everything a plain walk over the records tells.
@@ -414,15 +419,15 @@ class Driver {
           again->attempt = sent->attempt;
           again->repeat = true;
           again->repeatOf = static_cast<int64_t>(all.size());
-          sent->answer = log.append({.bytes = sent->batch, .origin = origin, .leaderEpoch = LeaderEpoch(1)});
-          again->answer = log.append({.bytes = again->batch, .origin = origin, .leaderEpoch = LeaderEpoch(1)});
+          sent->answer = append(log, sent->batch, origin);
+          again->answer = append(log, again->batch, origin);
           all.push_back(std::move(sent));
           all.push_back(std::move(again));
           continue;
         }
       }
       model_.inFlight.push_back(sent->attempt);
-      sent->answer = log.append({.bytes = sent->batch, .origin = origin, .leaderEpoch = LeaderEpoch(1)});
+      sent->answer = append(log, sent->batch, origin);
       all.push_back(std::move(sent));
     }
     if (ending_ == Ending::crashBusy && random_.chance(1, 40)) {

@@ -364,6 +364,96 @@ TEST_CASE("Log: a transaction that began before a clean stop can be aborted afte
   }
 }
 
+TEST_CASE("Log: a transaction begins only under a guard, and none that its own end has overtaken (KIP-890)") {
+  TestDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", plainSettings());
+         const ProducerId producer(5);
+         auto data = [&](int16_t epoch, int32_t sequence) {
+           return makeBatch({.producer = producer, .epoch = epoch, .sequence = sequence, .transactional = true});
+         };
+         auto send = [&](Buffer batch, uint64_t guard) -> Co<Error> {
+           auto sent = co_await log->append(
+               {.bytes = batch, .origin = Origin::client, .leaderEpoch = LeaderEpoch(1), .guard = guard});
+           co_return sent.errorCode();
+         };
+         auto end = [&](int16_t epoch) -> Co<void> {
+           Buffer marker = record::endTxnMarker(record::ControlType::commit, producer, epoch, 1, WallMs(1));
+           auto ended =
+               co_await log->append({.bytes = marker, .origin = Origin::coordinator, .leaderEpoch = LeaderEpoch(1)});
+           REQUIRE(ended.has_value());
+         };
+         CHECK(co_await send(data(0, 0), 0) == Error::invalidTxnState);
+         uint64_t guard = log->guardTransaction(producer, 0);
+         REQUIRE(guard != 0);
+         CHECK(log->guardTransaction(producer, 0) == guard);  // whoever asks at the same time shares it
+         CHECK_FALSE(log->admitsTransaction(producer, 0, 0));
+         CHECK(log->admitsTransaction(producer, 0, guard));
+         CHECK(co_await send(data(0, 0), guard + 1) == Error::invalidTxnState);
+         CHECK(co_await send(data(0, 0), guard) == Error::none);
+         CHECK(log->guardTransaction(producer, 0) == 0);  // open
+         CHECK(co_await send(data(0, 1), 0) == Error::none);
+         CHECK(log->guardTransaction(producer, 1) != 0);  // not for another epoch
+
+         // With each transaction an epoch: a marker of the open one's epoch is one of an earlier transaction.
+         storage::ProducerMarker marker{.producer = producer, .epoch = 0, .coordinatorEpoch = 1};
+         CHECK(log->mayEnd(marker, false).has_value());
+         CHECK(log->mayEnd(marker, true).errorCode() == Error::invalidProducerEpoch);
+         marker.epoch = 1;
+         CHECK(log->mayEnd(marker, true).has_value());
+         co_await end(1);
+         CHECK(log->mayEnd(marker, true).has_value());  // it is there already
+         marker.epoch = 0;
+         CHECK(log->mayEnd(marker, false).errorCode() == Error::invalidProducerEpoch);
+         marker = {.producer = producer, .epoch = 1, .coordinatorEpoch = 0};
+         CHECK(log->mayEnd(marker, false).errorCode() == Error::transactionCoordinatorFenced);
+
+         // The batch sent again is known; a new one needs a guard, which the marker ends.
+         CHECK(co_await send(data(1, 0), 0) == Error::invalidTxnState);
+         guard = log->guardTransaction(producer, 1);
+         co_await end(1);
+         CHECK(co_await send(data(1, 0), guard) == Error::invalidTxnState);
+         guard = log->guardTransaction(producer, 1);
+         log->guardTransaction(producer, 1);
+         log->dropGuard(producer, guard);
+         CHECK(log->admitsTransaction(producer, 1, guard));  // one of two who held it
+         log->dropGuard(producer, guard);
+         CHECK_FALSE(log->admitsTransaction(producer, 1, guard));
+         CHECK(co_await send(data(1, 0), guard) == Error::invalidTxnState);
+       }));
+}
+
+TEST_CASE(
+    "Log: a coordinator's batch in a transaction needs it to be open when the batch is queued, not when it came") {
+  TestDirectory temp;
+  live(temp / "data", End::close, keep([](Life& life) -> Co<void> {
+         Log* log = co_await life.open("t", plainSettings());
+         const ProducerId producer(5);
+         auto offsets = [&](int16_t epoch) {
+           return makeBatch({.producer = producer, .epoch = epoch, .sequence = -1, .transactional = true});
+         };
+         auto send = [&](Buffer& batch, uint64_t guard) {
+           return log->append(
+               {.bytes = batch, .origin = Origin::coordinator, .leaderEpoch = LeaderEpoch(1), .guard = guard});
+         };
+         Buffer first = offsets(0), second = offsets(0), late = offsets(0), fenced = offsets(0), next = offsets(1);
+         CHECK((co_await send(late, 0)).errorCode() == Error::invalidTxnState);
+         uint64_t guard = log->guardTransaction(producer, 0);
+         CHECK((co_await send(first, guard)).errorCode() == Error::none);
+         CHECK((co_await send(second, 0)).errorCode() == Error::none);  // no sequence numbers: not a duplicate
+
+         // The marker is not written yet when the late one comes.
+         Buffer marker = record::endTxnMarker(record::ControlType::commit, producer, 0, 1, WallMs(1));
+         auto ended = log->append({.bytes = marker, .origin = Origin::coordinator, .leaderEpoch = LeaderEpoch(1)});
+         CHECK((co_await send(late, 0)).errorCode() == Error::invalidTxnState);
+         CHECK((co_await ended).errorCode() == Error::none);
+         guard = log->guardTransaction(producer, 1);
+         CHECK((co_await send(next, guard)).errorCode() == Error::none);
+         CHECK((co_await send(fenced, 0)).errorCode() == Error::invalidProducerEpoch);
+         CHECK(log->end() == Offset(4));
+       }));
+}
+
 TEST_CASE("Log: what a client with five batches in flight sends again after a stop is known, also across a roll") {
   for (End end : {End::kill, End::close}) {
     for (int rollBehind = 0; rollBehind <= 5; ++rollBehind) {
