@@ -115,12 +115,13 @@ Error ClassicGroup::heartbeat(const std::string& id, const std::optional<std::st
 }
 
 Error ClassicGroup::admitCommit(const std::string& id, const std::optional<std::string>& instance, int32_t generation,
-                                const Now& now) {
+                                const Now& now, CommitKind kind) {
+  const bool isPlain = kind == CommitKind::plain;
   if (generation < 0 && isEmpty()) return Error::none;  // a consumer without a group protocol, or a tool
-  if (generation < 0 && id.empty() && !instance) return Error::unknownMemberId;
+  if (generation < 0 && id.empty() && !instance) return isPlain ? Error::unknownMemberId : Error::none;
   if (Error error = known(id, instance); error != Error::none) return error;
   if (generation != generation_) return Error::illegalGeneration;
-  if (state_ == State::completingRebalance) return Error::rebalanceInProgress;
+  if (isPlain && state_ == State::completingRebalance) return Error::rebalanceInProgress;
   keepAlive(members_.at(id), now);
   return Error::none;
 }

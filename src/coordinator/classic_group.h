@@ -124,9 +124,11 @@ class ClassicGroup {
                   const Now& now);
   wire::LeaveGroupResponse::MemberResponse leave(const wire::LeaveGroupRequest::MemberIdentity& asked, const Now& now,
                                                  Effects& effects);
-  // Whether a commit may be taken; one that may is a sign of life.
+  // Whether a commit may be taken; one that may is a sign of life. One in a transaction may come from who is no member
+  // (clients before KIP-447 do not say), and in the middle of a rebalance.
+  enum class CommitKind : uint8_t { plain, transactional };
   Error admitCommit(const std::string& member, const std::optional<std::string>& instance, int32_t generation,
-                    const Now& now);
+                    const Now& now, CommitKind kind = CommitKind::plain);
   wire::DescribeGroupsResponse::DescribedGroup describe() const;
 
   std::optional<Instant> deadline() const;

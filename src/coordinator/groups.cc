@@ -54,12 +54,16 @@ void Groups::settle(const std::string& id, Effects& effects) {
   if (found == groups_.end()) return;
   Group& group = found->second;
   effects.after = std::max(effects.after, group.written);
-  if (group.isUnused() && effects.records.size() == effects.applied) return drop(found);
+  if (isNothing(id, group) && effects.records.size() == effects.applied) return drop(found);
   std::optional<Instant> next = group.consumer ? group.consumer->deadline() : group.classic->deadline();
   if (!next || (group.wake && *group.wake <= *next)) return;  // being woken too early costs little
   if (group.wake) wakes_.erase({*group.wake, id});
   group.wake = next;
   wakes_.emplace(*next, id);
+}
+
+bool Groups::isNothing(const std::string& id, const Group& group) const {
+  return group.isUnused() && !pending_.has(id);
 }
 
 void Groups::drop(std::map<std::string, Group>::iterator at) {
@@ -304,7 +308,8 @@ void Groups::commit(wire::OffsetCommitRequest asked, int16_t version, const Now&
   settle(id, effects);
 }
 
-void Groups::fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup> answer, Effects& effects) {
+void Groups::fetch(const FetchGroup& asked, bool stable, const Now& now, Answer<FetchedGroup> answer,
+                   Effects& effects) {
   FetchedGroup fetched;
   fetched.groupId = asked.groupId;
   Group* group = find(asked.groupId);
@@ -317,10 +322,14 @@ void Groups::fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup>
     auto known = now.image.topic(name);
     return topic.id.isZero() || known == nullptr || known->id == topic.id;
   };
-  auto tell = [](wire::OffsetFetchResponse::OffsetFetchResponseTopics& into, int32_t partition,
-                 const CommittedOffsets::Entry* entry) {
+  auto tell = [&](wire::OffsetFetchResponse::OffsetFetchResponseTopics& into, int32_t partition,
+                  const CommittedOffsets::Entry* entry) {
     auto& told = into.partitions.emplace_back();
     told.partitionIndex = partition;
+    if (stable && pending_.has({asked.groupId, into.name, partition})) {
+      told.errorCode = Error::unstableOffsetCommit;
+      entry = nullptr;
+    }
     told.committedOffset = entry == nullptr ? kNoOffset : entry->offset.value();
     if (entry != nullptr) told.committedLeaderEpoch = entry->leaderEpoch.value();
     told.metadata = entry == nullptr ? std::string() : std::string(entry->metadataText());
@@ -368,7 +377,8 @@ void Groups::deleteOffsets(const wire::OffsetDeleteRequest& asked, const Now& no
       outcome.partitionIndex = partition.partitionIndex;
       if (isSubscribed) {
         outcome.errorCode = Error::groupSubscribedToTopic;
-      } else if (group->offsets.find(topic.name, partition.partitionIndex) != nullptr) {
+      } else if (group->offsets.find(topic.name, partition.partitionIndex) != nullptr ||
+                 pending_.has({asked.groupId, topic.name, partition.partitionIndex})) {
         effects.records.push_back(offsetTombstone({asked.groupId, topic.name, partition.partitionIndex}));
       }
     }
@@ -419,6 +429,9 @@ void Groups::deleteGroup(const std::string& id, Answer<Left> answer, Effects& ef
   for (const auto& [name, topic] : group->offsets.topics()) {
     for (const auto& entry : topic.entries) effects.records.push_back(offsetTombstone({id, name, entry.partition}));
   }
+  for (const auto& [of, name, partition] : pending_.placesOf(id))
+    if (group->offsets.find(name, partition) == nullptr)
+      effects.records.push_back(offsetTombstone({id, name, partition}));
   if (group->consumer) {
     group->consumer->forget(effects.records);
   } else if (group->classic->isRecorded()) {
@@ -455,11 +468,12 @@ void Groups::applyOffset(const OffsetKey& key, std::optional<Bytes> value, Revis
   if (!value) {
     auto found = groups_.find(key.group);
     if (found == groups_.end()) return;
+    pending_.remove({key.group, key.topic, key.partition});
     Group& group = found->second;
     if (group.offsets.find(key.topic, key.partition) != nullptr) --offsets_;
     group.offsets.remove(key.topic, key.partition);
     group.written = revision;
-    if (group.isUnused()) drop(found);
+    if (isNothing(key.group, group)) drop(found);
     return;
   }
   auto read = readOffset(*value);
@@ -467,14 +481,16 @@ void Groups::applyOffset(const OffsetKey& key, std::optional<Bytes> value, Revis
     ++counters_.unknown;
     return;
   }
-  Group& group = findOrMake(key.group);
-  if (group.offsets.find(key.topic, key.partition) == nullptr) ++offsets_;
-  group.offsets.set(key.topic, read->topicId, key.partition,
-                    {.offset = Offset(read->offset),
-                     .leaderEpoch = LeaderEpoch(read->leaderEpoch),
-                     .committed = WallMs(read->commitTimestamp),
-                     .expires = WallMs(read->expireTimestamp),
-                     .metadata = std::move(read->metadata)});
+  PendingOffsets::Place place{key.group, key.topic, key.partition};
+  pending_.overtake(place);
+  setOffset(place, read->topicId, committedOffset(*read), revision);
+}
+
+void Groups::setOffset(const PendingOffsets::Place& place, const TopicId& topic, const CommittedOffset& offset,
+                       Revision revision) {
+  Group& group = findOrMake(place.group);
+  if (group.offsets.find(place.topic, place.partition) == nullptr) ++offsets_;
+  group.offsets.set(place.topic, topic, place.partition, offset);
   group.written = revision;
 }
 
@@ -484,7 +500,7 @@ void Groups::applyGroup(const std::string& id, std::optional<Bytes> value, Revis
     if (found == groups_.end()) return;
     found->second.classic.emplace(id, settings_);
     found->second.written = revision;
-    if (found->second.isUnused()) drop(found);
+    if (isNothing(id, found->second)) drop(found);
     return;
   }
   if (isLoaded_) {  // the group has been like this since it wrote the record
@@ -522,7 +538,7 @@ void Groups::applyConsumer(const ConsumerKey& key, std::optional<Bytes> value, R
         return;
       }
       group.consumer = nullptr;
-      if (group.isUnused()) drop(groups_.find(key.group));
+      if (isNothing(key.group, group)) drop(groups_.find(key.group));
       return;
     case Kind::targetEpoch:
       if (!value) return;  // goes with the group
@@ -613,7 +629,8 @@ void Groups::sweep(const std::string& id, Group& group, const Now& now, Effects&
     for (const auto& entry : topic.entries) {
       WallMs from = isSimple || emptySince.value() < 0 ? entry.committed : emptySince;
       bool isOld = entry.expires.value() >= 0 ? now.wall >= entry.expires : now.wall - from >= retention;
-      if (isGone || (group.isEmpty() && isOld)) {
+      bool isAwaited = pending_.has({id, name, entry.partition});
+      if (!isAwaited && (isGone || (group.isEmpty() && isOld))) {
         effects.records.push_back(offsetTombstone({id, name, entry.partition}));
         ++counters_.expired;
       } else {
@@ -621,7 +638,7 @@ void Groups::sweep(const std::string& id, Group& group, const Now& now, Effects&
       }
     }
   }
-  bool isOver = group.isEmpty() && kept == 0 && now.wall - emptySince >= retention;
+  bool isOver = group.isEmpty() && kept == 0 && !pending_.has(id) && now.wall - emptySince >= retention;
   if (isOver && group.consumer) group.consumer->forget(effects.records);
   if (isOver && !group.consumer && classic.isRecorded()) effects.records.push_back(groupTombstone(id));
   if (effects.records.empty()) return;

@@ -13,6 +13,7 @@
 #include "coordinator/classic_group.h"
 #include "coordinator/committed_offsets.h"
 #include "coordinator/consumer_group.h"
+#include "coordinator/pending_offsets.h"
 #include "coordinator/state_machine.h"
 #include "wire/describe_groups_response.h"
 #include "wire/list_groups_request.h"
@@ -23,10 +24,10 @@
 #include "wire/offset_delete_response.h"
 #include "wire/offset_fetch_request.h"
 #include "wire/offset_fetch_response.h"
+#include "wire/txn_offset_commit_request.h"
+#include "wire/txn_offset_commit_response.h"
 
 namespace mq::coordinator {
-
-struct Left {};  // the answer of what only succeeds or fails
 
 class Groups final : public StateMachine {
  public:
@@ -63,9 +64,16 @@ class Groups final : public StateMachine {
               Answer<wire::OffsetCommitResponse> answer, Effects& effects);
   using FetchGroup = wire::OffsetFetchRequest::OffsetFetchRequestGroup;
   using FetchedGroup = wire::OffsetFetchResponse::OffsetFetchResponseGroup;
-  void fetch(const FetchGroup& asked, const Now& now, Answer<FetchedGroup> answer, Effects& effects);
+  // With `stable`, UNSTABLE_OFFSET_COMMIT for what an open transaction may yet change (KIP-447).
+  void fetch(const FetchGroup& asked, bool stable, const Now& now, Answer<FetchedGroup> answer, Effects& effects);
   void deleteOffsets(const wire::OffsetDeleteRequest& asked, const Now& now, Answer<wire::OffsetDeleteResponse> answer,
                      Effects& effects);
+
+  // A commit inside a producer's transaction: pending until a marker ends that. Topics as for commit().
+  void commitPending(wire::TxnOffsetCommitRequest asked, const Now& now, Answer<wire::TxnOffsetCommitResponse> answer,
+                     Effects& effects);
+  // The producer's transaction is over, as far as it has offsets here. The log is known to take the marker.
+  void endTransaction(const TransactionMarker& marker, Answer<Left> answer, Effects& effects);
 
   void list(const wire::ListGroupsRequest& filter, Answer<std::vector<wire::ListGroupsResponse::ListedGroup>> answer,
             Effects& effects);
@@ -79,8 +87,11 @@ class Groups final : public StateMachine {
   const std::deque<Rebalance>* history(const std::string& group);  // null: no such group
   size_t groupCount() const { return groups_.size(); }
   size_t offsetCount() const { return offsets_; }
+  size_t pendingCount() const { return pending_.size(); }
 
   void apply(Bytes key, std::optional<Bytes> value, Revision revision) override;
+  void applyPending(ProducerId producer, Bytes key, std::optional<Bytes> value, Revision revision) override;
+  void applyEnd(ProducerId producer, bool committed, Revision revision) override;
   void loaded(const Now& now) override;
   std::optional<Instant> deadline() const override;
   void expire(const Now& now, Effects& effects) override;
@@ -113,11 +124,15 @@ class Groups final : public StateMachine {
   // After a step on the group: when it wants to be woken, or that it is no more.
   void settle(const std::string& id, Effects& effects);
   void drop(std::map<std::string, Group>::iterator at);
+  bool isNothing(const std::string& id, const Group& group) const;
+  void setOffset(const PendingOffsets::Place& place, const TopicId& topic, const CommittedOffset& offset,
+                 Revision revision);
   void sweep(const std::string& id, Group& group, const Now& now, Effects& effects);
 
   const GroupSettings& settings_;
   Counters& counters_;
   size_t offsets_ = 0;
+  PendingOffsets pending_;
   std::map<std::string, Group> groups_;
   std::set<std::pair<Instant, std::string>> wakes_;
   bool isLoaded_ = false;

@@ -166,6 +166,15 @@ Result<GroupRecordKey> readGroupKey(Bytes key) {
 }
 
 Result<wire::OffsetCommitValue> readOffset(Bytes value) { return readValue<wire::OffsetCommitValue>(value); }
+
+CommittedOffset committedOffset(const wire::OffsetCommitValue& value) {
+  return {.offset = Offset(value.offset),
+          .leaderEpoch = LeaderEpoch(value.leaderEpoch),
+          .committed = WallMs(value.commitTimestamp),
+          .expires = WallMs(value.expireTimestamp),
+          .metadata = value.metadata};
+}
+
 Result<wire::GroupMetadataValue> readGroup(Bytes value) { return readValue<wire::GroupMetadataValue>(value); }
 
 template <class Value>

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "coordinator/assignors.h"
+#include "coordinator/committed_offsets.h"
 #include "coordinator/state_machine.h"
 #include "wire/consumer_group_current_member_assignment_value.h"
 #include "wire/consumer_group_member_metadata_value.h"
@@ -60,6 +61,7 @@ LogRecord currentTombstone(std::string_view group, std::string_view member);
 
 Result<GroupRecordKey> readGroupKey(Bytes key);
 Result<wire::OffsetCommitValue> readOffset(Bytes value);
+CommittedOffset committedOffset(const wire::OffsetCommitValue& value);
 Result<wire::GroupMetadataValue> readGroup(Bytes value);
 template <class Value>  // one of the values of a consumer group
 Result<Value> readConsumer(Bytes value);

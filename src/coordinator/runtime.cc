@@ -34,6 +34,7 @@ Runtime::Runtime(Shard& shard, replica::Partitions& partitions, controller::Meta
 Runtime::~Runtime() {
   tasks_.cancelAll();
   isActive_ = false;
+  deeds_.clear();
   machine_ = nullptr;  // who waits in it is told
   answers_.clear();
 }
@@ -128,11 +129,20 @@ Co<Result<void>> Runtime::load() {
 
 void Runtime::apply(Bytes bytes) {
   record::BatchView batch(bytes);
-  if (batch.isControl()) return;
+  if (batch.isControl()) {
+    auto control = record::readControlRecord(batch, workspace_);
+    if (control && (control->type == record::ControlType::commit || control->type == record::ControlType::abort))
+      machine_->applyEnd(batch.producerId(), control->type == record::ControlType::commit, 0);
+    return;
+  }
   auto records = record::openRecords(batch, workspace_);
   record::RecordView record;
   while (records && records->next(record)) {
-    if (record.key) machine_->apply(*record.key, record.value, 0);
+    if (!record.key) continue;
+    if (batch.isTransactional())
+      machine_->applyPending(batch.producerId(), *record.key, record.value, 0);
+    else
+      machine_->apply(*record.key, record.value, 0);
   }
   if (!records || !records->ok()) {
     shard_.log().warning("coordinator-record-skipped", "{}: the batch at offset {} cannot be read and is skipped: {}",
@@ -146,18 +156,34 @@ void Runtime::apply(Bytes bytes) {
 void Runtime::perform(Effects effects) {
   for (const auto& note : effects.notes) shard_.log().info(note.event, "{}", note.text);
   Revision after = effects.after;
-  if (!effects.records.empty()) {
+  if (effects.marker) {
+    after = ++written_;
+    const auto& [producer, coordinatorEpoch, commits] = *effects.marker;
+    auto type = commits ? record::ControlType::commit : record::ControlType::abort;
+    machine_->applyEnd(producer.id, commits, after);
+    append(after, record::endTxnMarker(type, producer.id, producer.epoch, coordinatorEpoch, wall_.now()), 0);
+  } else if (!effects.records.empty()) {
     after = ++written_;
     WallMs at = wall_.now();
-    record::BatchBuilder builder;
+    record::BatchOptions options;
+    if (effects.transaction) {
+      options.producerId = effects.transaction->id;
+      options.producerEpoch = effects.transaction->epoch;
+      options.isTransactional = true;
+    }
+    record::BatchBuilder builder(options);
     for (size_t i = 0; i < effects.records.size(); ++i) {
       const LogRecord& record = effects.records[i];
       std::optional<Bytes> value;
       if (record.value) value = Bytes(*record.value);
       builder.add({.timestamp = at, .key = Bytes(record.key), .value = value, .headers = {}});
-      if (i >= effects.applied) machine_->apply(record.key, value, after);
+      if (i < effects.applied) continue;
+      if (effects.transaction)
+        machine_->applyPending(effects.transaction->id, record.key, value, after);
+      else
+        machine_->apply(record.key, value, after);
     }
-    append(after, builder.build(workspace_));
+    append(after, builder.build(workspace_), effects.guard);
   }
   for (auto& answer : effects.answers) {
     if (after <= committed_) {
@@ -166,14 +192,21 @@ void Runtime::perform(Effects effects) {
       answers_.push_back({after, shard_.now(), std::move(answer)});
     }
   }
+  for (auto& deed : effects.deeds) {
+    if (after <= committed_) {
+      deed();
+    } else {
+      deeds_.push_back({after, shard_.now(), std::move(deed)});
+    }
+  }
   if (isActive_) armTimer();
 }
 
 // The log may write from the bytes after this runtime is gone, so the shard keeps them.
-void Runtime::append(Revision revision, Buffer bytes) {
+void Runtime::append(Revision revision, Buffer bytes, uint64_t guard) {
   auto outcome = kj::newPromiseAndFulfiller<Result<replica::Produced>>();
   if (replica::Partition* partition = partitions_.find(options_.partition)) {
-    auto appended = partition->append(bytes, replica::Acks::all, nullptr, storage::Origin::coordinator);
+    auto appended = partition->append(bytes, replica::Acks::all, nullptr, storage::Origin::coordinator, guard);
     shard_.spawn(appended
                      .then([to = kj::mv(outcome.fulfiller)](Result<replica::Produced>&& result) mutable {
                        to->fulfill(kj::mv(result));
@@ -194,16 +227,22 @@ void Runtime::append(Revision revision, Buffer bytes) {
 
 void Runtime::committed(Revision revision) {
   committed_ = std::max(committed_, revision);
+  release(answers_);
+  release(deeds_);
+}
+
+void Runtime::release(std::deque<Waiting>& waiting) {
   // Not in the order of revisions: a reader may have been told to wait for less than the writer before it.
-  for (auto at = answers_.begin(); at != answers_.end();) {
-    if (at->after > committed_) {
-      ++at;
-      continue;
-    }
-    auto answer = std::move(at->answer);
-    at = answers_.erase(at);
-    answer();
+  std::vector<Waiting> released;
+  std::deque<Waiting> left;
+  for (Waiting& one : waiting) {
+    if (one.after > committed_)
+      left.push_back(std::move(one));
+    else
+      released.push_back(std::move(one));
   }
+  waiting = std::move(left);
+  for (Waiting& one : released) one.call();  // may lead to another step
 }
 
 void Runtime::fail(const Failure& why) {
@@ -212,6 +251,7 @@ void Runtime::fail(const Failure& why) {
                        why.error, why.message);
   isActive_ = false;
   ++life_;
+  deeds_.clear();
   machine_ = nullptr;
   answers_.clear();
   failed_->fulfill();

@@ -8,7 +8,8 @@
 //
 // When an append fails, what the machine believes is not what the log holds: it is thrown away with everybody who waits
 // (NOT_COORDINATOR) and made anew. An answer whose batch is not committed within `commitWithin` is given up, the state
-// is not: the batch may still be committed. Destroying the runtime, when leadership is lost, answers all who wait.
+// is not: the batch may still be committed, and then deeds are done. Destroying the runtime, when leadership is lost,
+// answers all who wait.
 //
 // Belongs to the shard of its partition, and is touched only there.
 #pragma once
@@ -59,7 +60,7 @@ class Runtime {
   struct Waiting {
     Revision after;
     Instant since;
-    std::move_only_function<void()> answer;
+    std::move_only_function<void()> call;
   };
 
   Now now();
@@ -67,8 +68,9 @@ class Runtime {
   Co<Result<void>> load();
   void apply(Bytes batches);
   void perform(Effects effects);
-  void append(Revision revision, Buffer batch);
+  void append(Revision revision, Buffer batch, uint64_t guard);
   void committed(Revision revision);
+  void release(std::deque<Waiting>& waiting);
   void fail(const Failure& why);
   void armTimer();
   void timeIsUp();
@@ -89,6 +91,7 @@ class Runtime {
   Revision written_ = 0;
   Revision committed_ = 0;
   std::deque<Waiting> answers_;  // in the order of the steps
+  std::deque<Waiting> deeds_;    // likewise
   std::optional<Instant> armed_;
   kj::Own<kj::PromiseFulfiller<void>> failed_;
   Tasks tasks_;  // last

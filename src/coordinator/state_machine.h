@@ -67,14 +67,35 @@ class Answer {
   Call call_;
 };
 
+struct Left {};  // the answer of what only succeeds or fails
+
+// Which producer's transaction something belongs to.
+struct ProducerEpoch {
+  ProducerId id = kNoProducer;
+  int16_t epoch = -1;
+  friend bool operator==(const ProducerEpoch&, const ProducerEpoch&) = default;
+};
+
+// The end of a producer's transaction on one partition: what a control batch says.
+struct TransactionMarker {
+  ProducerEpoch producer;
+  int32_t coordinatorEpoch = -1;
+  bool commits = false;
+};
+
 // What a step leads to.
 struct Effects {
   std::vector<LogRecord> records;  // one batch: all or none
   Revision revision = 0;           // that these records will have
   size_t applied = 0;              // of them, by the machine itself, where a decision builds on those before it
+  std::optional<ProducerEpoch> transaction;  // set: the records count once this transaction is committed
+  uint64_t guard = 0;                        // under which it is open on the partition: Partition::guardTransaction
+  std::optional<TransactionMarker> marker;   // instead of records
   // The revision whose commit the answers of a step without records wait for: that of what they tell.
   Revision after = 0;
   std::vector<std::move_only_function<void()>> answers;
+  // As answers, but what they lead to must happen: they are not given up while this machine lives.
+  std::vector<std::move_only_function<void()>> deeds;
   struct Note {
     std::string event;
     std::string text;
@@ -93,6 +114,11 @@ class StateMachine {
   // One record, in the order of the log. Cannot fail: what it does not know it counts and skips. Revision 0: read from
   // the log.
   virtual void apply(Bytes key, std::optional<Bytes> value, Revision revision) = 0;
+  // The same of a record in a producer's transaction, and how that ended. For machines whose partitions have such.
+  virtual void applyPending(ProducerId, Bytes key, std::optional<Bytes> value, Revision revision) {
+    apply(key, value, revision);
+  }
+  virtual void applyEnd(ProducerId, [[maybe_unused]] bool committed, Revision) {}
   // The log has been read; from here on time passes.
   virtual void loaded(const Now& now) = 0;
   // When the machine next wants to act by itself; it may be earlier than needed, never later.

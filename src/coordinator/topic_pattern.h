@@ -1,5 +1,5 @@
-// TopicPattern: a regular expression over topic names, in RE2's syntax as KIP-848 says; a name has to match as a whole.
-// Linear in the name's length whatever the expression, and bounded in memory.
+// TopicPattern: a regular expression over names of topics, or of transactional ids, in RE2's syntax as KIP-848 says; a
+// name has to match as a whole. Linear in the name's length whatever the expression, and bounded in memory.
 #pragma once
 #include <memory>
 #include <string>

@@ -133,6 +133,10 @@ class Image {
   static constexpr size_t kDeletedTopicsMax = 4096;
 
   const std::map<std::string, int16_t>& features() const { return features_; }  // finalized levels
+  int16_t level(const std::string& feature) const {                             // 0: the cluster does not name it
+    auto found = features_.find(feature);
+    return found == features_.end() ? int16_t{0} : found->second;
+  }
   int64_t nextProducerId() const { return nextProducerId_; }
 
  private:

@@ -20,18 +20,22 @@
 //   restart                            the machine is thrown away and made anew from what was written
 //   log                                the records as a compacted log holds them
 //
+//   transact PRODUCER GROUP [id=M] [instance=I] [gen=N] TOPIC-PARTITION=OFFSET ...     TxnOffsetCommit
+//   marker PRODUCER commit|abort
+//   stable GROUP [TOPIC-PARTITION ...]    as fetch, with requireStable
+//
 // WHO names the client; its member id is printed as @WHO (@WHO2 the second one it gets) and is what id= takes.
 // Without id= a client sends the id it was last given; id=- sends none. In the consumer protocol WHO is the member id.
 // clang-format on
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <iostream>
 #include <map>
 #include <regex>
 #include <sstream>
 
 #include "base/check.h"
+#include "command.h"
 #include "coordinator/consumer_protocol.h"
 #include "coordinator/group_coordinator.h"
 #include "coordinator/records.h"
@@ -43,58 +47,11 @@
 namespace mq::coordinator {
 namespace {
 
-using Words = std::vector<std::string>;
-
-int64_t numberOf(std::string_view text) {
-  int64_t number = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  MQ_CHECK(error == std::errc() && end == text.data() + text.size(), text);
-  return number;
-}
-
-Duration durationOf(std::string_view text) { return std::chrono::milliseconds(numberOf(text)); }
-
-// KEY=VALUE words of a command; what has no '=' is positional.
-struct Command {
-  std::string verb;
-  Words plain;
-  std::vector<std::pair<std::string, std::string>> options;
-
-  explicit Command(const std::string& line) {
-    std::istringstream in(line);
-    in >> verb;
-    for (std::string word; in >> word;) {
-      size_t at = word.find('=');
-      if (at == word.npos)
-        plain.push_back(word);
-      else
-        options.emplace_back(word.substr(0, at), word.substr(at + 1));
-    }
-  }
-  std::optional<std::string> take(std::string_view name) {
-    for (auto at = options.begin(); at != options.end(); ++at) {
-      if (at->first != name) continue;
-      std::string value = at->second;
-      options.erase(at);
-      return value;
-    }
-    return std::nullopt;
-  }
-  std::string word(size_t index) const {
-    MQ_CHECK(index < plain.size(), verb);
-    return plain[index];
-  }
-};
-
-struct TopicWord {
-  std::string topic;
-  int32_t partition;
-};
-TopicWord topicOf(std::string_view word) {
-  size_t dash = word.rfind('-');
-  MQ_CHECK(dash != word.npos, word);
-  return {std::string(word.substr(0, dash)), static_cast<int32_t>(numberOf(word.substr(dash + 1)))};
-}
+using scenario::Command;
+using scenario::durationOf;
+using scenario::numberOf;
+using scenario::topicOf;
+using scenario::TopicWord;
 
 std::string plainText(Bytes bytes) { return std::string(asText(bytes)); }
 
@@ -221,16 +178,39 @@ class GroupsWorld {
 
   void perform(Effects&& effects) {
     for (const auto& note : effects.notes) print("note {}: {}", note.event, named(note.text));
-    if (!effects.records.empty()) ++revision_;
+    if (!effects.records.empty() || effects.marker) ++revision_;
     for (size_t i = 0; i < effects.records.size(); ++i) {
       const LogRecord& record = effects.records[i];
-      print("wrote {}", named(describe(record)));
-      log_[plainText(record.key)] = record;
-      std::optional<Bytes> value;
-      if (record.value) value = Bytes(*record.value);
-      if (i >= effects.applied) groups_->apply(record.key, value, revision_);
+      ProducerId producer = effects.transaction ? effects.transaction->id : kNoProducer;
+      print("wrote {}{}", named(describe(record)),
+            effects.transaction ? fmt::format(" pending of producer {}", producer) : "");
+      if (!effects.transaction) log_[plainText(record.key)] = record;
+      hasTransactions_ = hasTransactions_ || effects.transaction;
+      written_.push_back({producer, record, std::nullopt});
+      if (i >= effects.applied) replay(written_.back(), revision_);
+    }
+    if (effects.marker) {
+      print("wrote {} of producer {}", effects.marker->commits ? "commit" : "abort", effects.marker->producer.id);
+      written_.push_back({effects.marker->producer.id, {}, effects.marker->commits});
+      replay(written_.back(), revision_);
     }
     for (auto& answer : effects.answers) answer();
+  }
+
+  struct Written {
+    ProducerId producer = kNoProducer;
+    LogRecord record;
+    std::optional<bool> commits;  // a marker
+  };
+  void replay(const Written& written, Revision revision) {
+    std::optional<Bytes> value;
+    if (written.record.value) value = Bytes(*written.record.value);
+    if (written.commits)
+      groups_->applyEnd(written.producer, *written.commits, revision);
+    else if (written.producer != kNoProducer)
+      groups_->applyPending(written.producer, written.record.key, value, revision);
+    else
+      groups_->apply(written.record.key, value, revision);
   }
 
   template <class Ask>
@@ -319,7 +299,10 @@ class GroupsWorld {
     if (verb == "beat") return beat(command);
     if (verb == "leave") return leave(line.substr(6));
     if (verb == "commit") return commit(command);
-    if (verb == "fetch") return fetch(command);
+    if (verb == "fetch") return fetch(command, false);
+    if (verb == "stable") return fetch(command, true);
+    if (verb == "transact") return transact(command);
+    if (verb == "marker") return marker(command);
     if (verb == "forget") return forget(command);
     if (verb == "list") return list(command);
     if (verb == "describe") return describeGroup(command.word(0));
@@ -590,7 +573,44 @@ class GroupsWorld {
     });
   }
 
-  void fetch(Command& command) {
+  void transact(Command& command) {
+    wire::TxnOffsetCommitRequest asked;
+    asked.producerId = numberOf(command.word(0));
+    asked.groupId = command.word(1);
+    asked.memberId = idOf(command.take("id").value_or(""));
+    asked.groupInstanceId = command.take("instance");
+    asked.generationIdOrMemberEpoch = static_cast<int32_t>(numberOf(command.take("gen").value_or("-1")));
+    for (const auto& [name, offset] : command.options) {
+      TopicWord word = topicOf(name);
+      auto& topic = asked.topics.emplace_back();
+      topic.name = word.topic;
+      if (auto known = image_->topic(word.topic)) topic.topicId = known->id;
+      auto& partition = topic.partitions.emplace_back();
+      partition.partitionIndex = word.partition;
+      partition.committedOffset = numberOf(offset);
+    }
+    ask([&](Effects& effects) {
+      groups_->commitPending(
+          std::move(asked), now(),
+          [this](Result<wire::TxnOffsetCommitResponse> result) {
+            if (!result) return print("transact: {}", result.failure().error);
+            for (const auto& topic : result->topics)
+              for (const auto& partition : topic.partitions)
+                print("transact {}-{}: {}", topic.name, partition.partitionIndex, partition.errorCode);
+          },
+          effects);
+    });
+  }
+
+  void marker(Command& command) {
+    TransactionMarker marker{{ProducerId(numberOf(command.word(0))), 0}, 0, command.word(1) == "commit"};
+    ask([&](Effects& effects) {
+      groups_->endTransaction(
+          marker, [this](Result<Left> result) { print("marker: {}", result.errorCode()); }, effects);
+    });
+  }
+
+  void fetch(Command& command, bool stable) {
     Groups::FetchGroup asked;
     asked.groupId = command.word(0);
     asked.topics.reset();
@@ -601,13 +621,18 @@ class GroupsWorld {
     }
     ask([&](Effects& effects) {
       groups_->fetch(
-          asked, now(),
+          asked, stable, now(),
           [this](Result<Groups::FetchedGroup> result) {
             if (result->topics.empty()) print("fetch: nothing");
             for (const auto& topic : result->topics)
-              for (const auto& partition : topic.partitions)
+              for (const auto& partition : topic.partitions) {
+                if (partition.errorCode != Error::none) {
+                  print("fetch {}-{}: {}", topic.name, partition.partitionIndex, partition.errorCode);
+                  continue;
+                }
                 print("fetch {}-{}: {} epoch {} \"{}\"", topic.name, partition.partitionIndex,
                       partition.committedOffset, partition.committedLeaderEpoch, partition.metadata.value_or("null"));
+              }
           },
           effects);
     });
@@ -701,10 +726,10 @@ class GroupsWorld {
   void restart() {
     groups_ = nullptr;  // tells who waits
     make();
-    for (const auto& [key, record] : log_) {
-      std::optional<Bytes> value;
-      if (record.value) value = Bytes(*record.value);
-      groups_->apply(record.key, value, 0);
+    if (hasTransactions_) {
+      for (const Written& written : written_) replay(written, 0);
+    } else {
+      for (const auto& [key, record] : log_) replay({kNoProducer, record, std::nullopt}, 0);
     }
     groups_->loaded(now());
   }
@@ -718,6 +743,8 @@ class GroupsWorld {
   Instant instant_{1s};
   Revision revision_ = 0;
   std::map<std::string, LogRecord> log_;
+  std::vector<Written> written_;
+  bool hasTransactions_ = false;
   std::map<std::string, std::string> names_;  // member id → @WHO
   std::map<std::string, std::string> last_;   // WHO → its latest id
   std::map<std::string, int> given_;

@@ -25,8 +25,8 @@ FAULTS = {
     "a load ends one batch too early": (
         "src/coordinator/runtime.cc", "if (batch.nextOffset() > at) apply(", "if (batch.nextOffset() > at && batch.nextOffset() < end) apply("),
     "a load keeps the first value of a key": (
-        "src/coordinator/groups.cc", "  group.offsets.set(key.topic,",
-        "  if (isLoaded_ || group.offsets.find(key.topic, key.partition) == nullptr)\n    group.offsets.set(key.topic,"),
+        "src/coordinator/groups.cc", "  group.offsets.set(place.topic,",
+        "  if (isLoaded_ || group.offsets.find(place.topic, place.partition) == nullptr)\n    group.offsets.set(place.topic,"),
     "now and then a commit is not written": (
         "src/coordinator/groups.cc", "      effects.records.push_back(offsetRecord(", "      if (now.random.chance(9, 10)) effects.records.push_back(offsetRecord("),
     "what is read need not be committed": (
@@ -34,8 +34,8 @@ FAULTS = {
         "  Group& group = found->second;\n"),
     "a commit of a former generation is taken": (
         "src/coordinator/classic_group.cc",
-        "  if (generation != generation_) return Error::illegalGeneration;\n  if (state_ == State::completingRebalance)",
-        "  if (state_ == State::completingRebalance)"),
+        "  if (generation != generation_) return Error::illegalGeneration;\n  if (isPlain && state_ == State::completingRebalance)",
+        "  if (isPlain && state_ == State::completingRebalance)"),
     "generations do not grow": (
         "src/coordinator/classic_group.cc", "  ++generation_;\n  if (members_.empty())", "  if (members_.empty())"),
     "a partition is given away before it was given back": (

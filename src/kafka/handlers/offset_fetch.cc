@@ -28,7 +28,7 @@ void refuse(Fetched& into, const Asked::OffsetFetchRequestTopics& topic, Error e
   }
 }
 
-Co<Fetched> fetchGroup(Request& request, Group asked) {
+Co<Fetched> fetchGroup(Request& request, Group asked, bool stable) {
   Fetched unknown;  // topics that are not there
   std::string group = asked.groupId;
   bool isById = request.version >= kTopicIdsFrom;
@@ -44,10 +44,10 @@ Co<Fetched> fetchGroup(Request& request, Group asked) {
     }
     asked.topics = std::move(known);
   }
-  auto fetched = co_await atCoordinator<Fetched>(request.server, group,
-                                                 [asked](auto& groups, const auto& now, auto answer, auto& effects) {
-                                                   groups.fetch(asked, now, std::move(answer), effects);
-                                                 });
+  auto fetched = co_await atCoordinator<Fetched>(
+      request.server, group, [asked, stable](auto& groups, const auto& now, auto answer, auto& effects) {
+        groups.fetch(asked, stable, now, std::move(answer), effects);
+      });
   Fetched response;
   response.groupId = group;
   if (!fetched) {
@@ -110,11 +110,11 @@ Co<Answered> offsetFetch(Request& request, Asked asked) {
     } else {
       group.topics.reset();
     }
-    auto fetched = co_await fetchGroup(request, std::move(group));
+    auto fetched = co_await fetchGroup(request, std::move(group), asked.requireStable);
     co_return single(request, asked, std::move(fetched));
   }
   std::vector<Co<Fetched>> fetches;
-  for (auto& group : asked.groups) fetches.push_back(fetchGroup(request, std::move(group)));
+  for (auto& group : asked.groups) fetches.push_back(fetchGroup(request, std::move(group), asked.requireStable));
   Answered response;
   for (auto& fetch : fetches) response.groups.push_back(co_await fetch);
   co_return response;

@@ -3,56 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "coordinator/groups.h"
+#include "golden_records.h"
 
 namespace mq::coordinator {
 namespace {
 
-using Json = nlohmann::json;
-
-Buffer fromBase64(const std::string& text) {
-  static const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  Buffer bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  for (char c : text) {
-    if (c == '=') break;
-    bits = bits << 6 | static_cast<uint32_t>(digits.find(c));
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes.push_back(static_cast<uint8_t>(bits >> count));
-  }
-  return bytes;
-}
-
-struct Written {
-  Buffer key;
-  std::optional<Buffer> value;
-  Json decoded;
-};
-
-// The records that a Kafka broker left in its __consumer_offsets.
-std::vector<Written> kafkasRecords() {
-  std::ifstream in(MQ_GOLDEN_INTERNAL);
-  REQUIRE(in.good());
-  std::vector<Written> records;
-  for (std::string line; std::getline(in, line);) {
-    Json row = Json::parse(line);
-    if (row["type"] != "batch" || row["control"] == true || row["dir"].get<std::string>().rfind("__consumer", 0) != 0)
-      continue;
-    for (const Json& record : row["records"]) {
-      Written written{.key = fromBase64(record["k"]), .decoded = record["decoded"]};
-      if (!record["v"].is_null()) written.value = fromBase64(record["v"]);
-      records.push_back(std::move(written));
-    }
-  }
-  REQUIRE(records.size() > 50);
-  return records;
-}
+std::vector<Written> kafkasRecords() { return recordsOf("__consumer"); }
 
 TEST_CASE("records: what Kafka wrote is read and written again byte for byte") {
   size_t offsets = 0, groups = 0, deleted = 0;
@@ -128,7 +86,7 @@ TEST_CASE("Groups: what Kafka left is what is served") {
     Effects effects;
     std::map<std::string, int64_t> found;
     machine.fetch(
-        asked, now,
+        asked, false, now,
         [&](Result<Groups::FetchedGroup> result) {
           REQUIRE(result);
           for (const auto& topic : result->topics)
