@@ -9,13 +9,15 @@ int64_t signedOf(uint64_t value) { return static_cast<int64_t>(value); }
 
 ShardGauges::ShardGauges(Shard& shard, metrics::Registry& registry, const storage::LogDirectory& directory,
                          const storage::LogShard& logs, const replica::Partitions& partitions,
-                         coordinator::GroupCoordinator& groups, ProcessProbe process)
+                         coordinator::GroupCoordinator& groups, const coordinator::TransactionCoordinator& transactions,
+                         ProcessProbe process)
     : shard_(shard),
       metrics_(registry.shard),
       directory_(directory),
       logs_(logs),
       partitions_(partitions),
       groups_(groups),
+      transactions_(transactions),
       probe_(std::move(process)) {
   directoryShown_ = registry.add(directoryMetrics_, {.value = directory.options().path}, [this] { refresh(); });
   if (shard.index() == 0 && probe_) {
@@ -55,6 +57,19 @@ void ShardGauges::refresh() {
   metrics_.compactionDropped.value = figures.cleanRecordsDropped;
   metrics_.compactionKeyless.value = figures.cleanKeyless;
   metrics_.uncleanable.set(signedOf(figures.uncleanable));
+  metrics_.pendingOffsets.set(signedOf(groups.pending));
+
+  const coordinator::TransactionCoordinator::Figures transactions = transactions_.figures();
+  metrics_.transactionalIds.set(signedOf(transactions.ids));
+  metrics_.transactionsOpen.set(signedOf(transactions.ongoing));
+  metrics_.transactionsEnding.set(signedOf(transactions.ending));
+  metrics_.transactionPartitionsLoading.set(signedOf(transactions.loading));
+  const coordinator::Transactions::Counters& ended = transactions_.counters();
+  metrics_.transactionsCommitted.value = ended.committed;
+  metrics_.transactionsAborted.value = ended.aborted;
+  metrics_.transactionsTimedOut.value = ended.timedOut;
+  metrics_.transactionalIdsExpired.value = ended.expired;
+  metrics_.transactionRecordsSkipped.value = ended.unknown;
 
   const TurnStats& turns = shard_.turns();
   metrics_.turn = turns.lengths;

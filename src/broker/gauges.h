@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "coordinator/group_coordinator.h"
+#include "coordinator/transaction_coordinator.h"
 #include "metrics/registry.h"
 #include "replica/partitions.h"
 #include "runtime/process.h"
@@ -19,7 +20,8 @@ class ShardGauges {
   // All outlive it. `process` is used on shard 0 only.
   ShardGauges(Shard& shard, metrics::Registry& registry, const storage::LogDirectory& directory,
               const storage::LogShard& logs, const replica::Partitions& partitions,
-              coordinator::GroupCoordinator& groups, ProcessProbe process);
+              coordinator::GroupCoordinator& groups, const coordinator::TransactionCoordinator& transactions,
+              ProcessProbe process);
   KJ_DISALLOW_COPY(ShardGauges);
 
  private:
@@ -33,6 +35,7 @@ class ShardGauges {
   const storage::LogShard& logs_;
   const replica::Partitions& partitions_;
   coordinator::GroupCoordinator& groups_;
+  const coordinator::TransactionCoordinator& transactions_;
   ProcessProbe probe_;
   metrics::DirectoryMetrics directoryMetrics_;
   metrics::ProcessMetrics processMetrics_;

@@ -9,6 +9,8 @@
 #include "controller/dynamic_config.h"
 #include "controller/metadata_feed.h"
 #include "coordinator/group_coordinator.h"
+#include "coordinator/transaction_coordinator.h"
+#include "coordinator/transaction_gate.h"
 #include "http/server.h"
 #include "kafka/server.h"
 #include "metrics/registry.h"
@@ -27,13 +29,17 @@ struct ShardParts {
       : logs(shard, directory),
         partitions(shard, node, options.config, logs, feed, metrics),
         groups(shard, partitions, feed, coordinatorOptions(options.config.settings())),
-        gauges(shard, metrics, directory, logs, partitions, groups, options.process) {}
+        transactions(shard, partitions, feed, transactionOptions(options.config.settings())),
+        gate(shard, partitions, feed),
+        gauges(shard, metrics, directory, logs, partitions, groups, transactions, options.process) {}
 
   metrics::Registry metrics;
   controller::MetadataFeed feed;
   storage::LogShard logs;
   replica::Partitions partitions;
   coordinator::GroupCoordinator groups;
+  coordinator::TransactionCoordinator transactions;
+  coordinator::TransactionGate gate;
   ShardGauges gauges;
   kj::Own<void> tuned;  // shard 0: the subscription to changes of settings
   std::unique_ptr<kafka::Server> server;
@@ -68,6 +74,13 @@ class Node::Impl {
         return pointer;
       });
       parts_.push_back(built);
+    }
+    const std::vector<coordinator::CoordinatorShard> coordinators = coordinatorsOfShards();
+    for (uint32_t i = 0; i < first_.count(); ++i) {
+      co_await first_.call(i, [parts = parts_[i], coordinators] {
+        parts->transactions.connect(coordinators);
+        parts->gate.connect(coordinators);
+      });
     }
     std::vector<controller::MetadataFeed*> feeds;
     for (ShardParts* parts : parts_) feeds.push_back(&parts->feed);
@@ -115,6 +128,8 @@ class Node::Impl {
     if (acceptor_) acceptor_->stop();
     co_await onAllShards([](ShardParts& parts) -> kj::Promise<void> {
       parts.partitions.stopWaiting();
+      parts.gate.stop();
+      parts.transactions.stop();
       parts.groups.stop();
       if (!parts.server) return kj::READY_NOW;
       return parts.server->drain();
@@ -141,6 +156,13 @@ class Node::Impl {
   enum class Phase : uint8_t { starting, recovering, serving, stopping };
 
   // At the same time; one that fails is heard of when all have ended.
+  std::vector<coordinator::CoordinatorShard> coordinatorsOfShards() {
+    std::vector<coordinator::CoordinatorShard> shards;
+    for (ShardParts* parts : parts_)
+      shards.push_back({&parts->partitions, &parts->groups, &parts->transactions, &parts->gate});
+    return shards;
+  }
+
   Co<void> onAllShards(kj::Promise<void> (*work)(ShardParts&)) {
     std::vector<kj::Promise<void>> working;
     for (uint32_t i = 0; i < parts_.size(); ++i) {
@@ -250,22 +272,16 @@ class Node::Impl {
   }
 
   Co<void> startServers() {
-    std::vector<replica::Partitions*> partitions;
-    std::vector<coordinator::GroupCoordinator*> groups;
-    for (ShardParts* parts : parts_) {
-      partitions.push_back(&parts->partitions);
-      groups.push_back(&parts->groups);
-    }
+    const std::vector<coordinator::CoordinatorShard> shards = coordinatorsOfShards();
     for (uint32_t i = 0; i < first_.count(); ++i) {
       kafka::ServerOptions options{node_, options_.config, options_.dataDirectory};
-      servers_.push_back(
-          co_await first_.call(i, [this, i, options = std::move(options), partitions, groups](Shard& shard) mutable {
-            ShardParts& parts = *parts_[i];
-            parts.server = std::make_unique<kafka::Server>(shard, std::move(options), parts.feed,
-                                                           controller::ControllerClient(shard, *controller_),
-                                                           std::move(partitions), std::move(groups), parts.metrics);
-            return parts.server.get();
-          }));
+      servers_.push_back(co_await first_.call(i, [this, i, options = std::move(options), shards](Shard& shard) mutable {
+        ShardParts& parts = *parts_[i];
+        parts.server = std::make_unique<kafka::Server>(shard, std::move(options), parts.feed,
+                                                       controller::ControllerClient(shard, *controller_),
+                                                       std::move(shards), parts.metrics);
+        return parts.server.get();
+      }));
     }
     kafka::Acceptor::Options options;
     options.connectionsMax = static_cast<size_t>(settings_.connectionsMax);

@@ -64,6 +64,17 @@ coordinator::GroupCoordinator::Options coordinatorOptions(const config::BrokerSe
   return options;
 }
 
+coordinator::TransactionCoordinator::Options transactionOptions(const config::BrokerSettings& settings) {
+  using std::chrono::milliseconds;
+  coordinator::TransactionCoordinator::Options options;
+  options.node = NodeId(settings.nodeId);
+  options.settings.timeoutMax = milliseconds(settings.transactionTimeoutMaxMs);
+  options.settings.abortEvery = milliseconds(settings.transactionAbortCheckMs);
+  options.settings.idExpiration = milliseconds(settings.transactionalIdExpirationMs);
+  options.settings.idExpirationEvery = milliseconds(settings.transactionalIdExpirationCheckMs);
+  return options;
+}
+
 controller::ControllerOptions controllerOptions(const config::BrokerConfig& config, const std::string& dataDirectory,
                                                 const Uuid& clusterId, bool mustExist) {
   controller::ControllerOptions options;

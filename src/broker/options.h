@@ -5,6 +5,7 @@
 #include "config/broker_settings.h"
 #include "controller/controller.h"
 #include "coordinator/group_coordinator.h"
+#include "coordinator/transaction_coordinator.h"
 #include "storage/options.h"
 
 namespace mq::broker {
@@ -14,6 +15,7 @@ storage::Options storageOptions(const config::BrokerSettings& settings, const st
                                 uint32_t shards);
 storage::Tuning storageTuning(const config::BrokerSettings& settings, uint32_t shards);
 coordinator::GroupCoordinator::Options coordinatorOptions(const config::BrokerSettings& settings);
+coordinator::TransactionCoordinator::Options transactionOptions(const config::BrokerSettings& settings);
 
 controller::ControllerOptions controllerOptions(const config::BrokerConfig& config, const std::string& dataDirectory,
                                                 const Uuid& clusterId, bool mustExist);

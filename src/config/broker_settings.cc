@@ -332,6 +332,43 @@ constexpr Setting kGroups[] = {
     {.name = "group.max.size", .field = &kField<&B::groupSizeMax>, .min = 1, .doc = "Members that a group may have."},
 };
 
+constexpr Setting kTransactions[] = {
+    {.name = "transaction.state.log.num.partitions",
+     .field = &kField<&B::transactionTopicPartitions>,
+     .min = 1,
+     .max = 10000,
+     .sim = {1, 4},
+     .doc = "Partitions of __transaction_state, over which transactional ids are spread, when it is made: at the first "
+            "use of one."},
+    {.name = "transaction.state.log.replication.factor",
+     .field = &kField<&B::transactionTopicReplicationFactor>,
+     .min = 1,
+     .max = 32767,
+     .doc = "Replicas of it; fewer if there are fewer brokers at that time."},
+    {.name = "transaction.state.log.segment.bytes",
+     .field = &kField<&B::transactionTopicSegmentBytes>,
+     .min = 1048576,
+     .doc = "Its segment.bytes: small segments are compacted, and so read at a start, in less time."},
+    {.name = "transaction.max.timeout.ms",
+     .field = &kField<&B::transactionTimeoutMaxMs>,
+     .min = 1,
+     .doc = "The longest transaction.timeout.ms that a producer may ask for: after that time its open transaction is "
+            "aborted."},
+    {.name = "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+     .field = &kField<&B::transactionAbortCheckMs>,
+     .min = 1,
+     .sim = {100, 10000},
+     .doc = "How often such transactions are looked for."},
+    {.name = "transactional.id.expiration.ms",
+     .field = &kField<&B::transactionalIdExpirationMs>,
+     .min = 1,
+     .doc = "A transactional id is forgotten so long after its last transaction has ended."},
+    {.name = "transaction.remove.expired.transaction.cleanup.interval.ms",
+     .field = &kField<&B::transactionalIdExpirationCheckMs>,
+     .min = 1,
+     .doc = "How often such ids are looked for."},
+};
+
 constexpr Setting kMetrics[] = {
     {.name = "metrics.series.max",
      .field = &kField<&B::metricsSeriesMax>,
@@ -385,9 +422,16 @@ bool isWildcard(const std::string& host) {
 
 Table brokerTable() {
   static const Section sections[] = {
-      {"This node", kNode},         {"Addresses", kAddresses}, {"Connections and requests", kRequests},
-      {"Topics", kTopics},          {"The log", kLog},         {"Compaction", kCleaner},
-      {"Consumer groups", kGroups}, {"Metrics", kMetrics},     {"Defaults of topic settings", topicDefaults()},
+      {"This node", kNode},
+      {"Addresses", kAddresses},
+      {"Connections and requests", kRequests},
+      {"Topics", kTopics},
+      {"The log", kLog},
+      {"Compaction", kCleaner},
+      {"Consumer groups", kGroups},
+      {"Transactions", kTransactions},
+      {"Metrics", kMetrics},
+      {"Defaults of topic settings", topicDefaults()},
   };
   return sections;
 }

@@ -131,6 +131,15 @@ struct BrokerSettings {
   int32_t consumerSizeMax = std::numeric_limits<int32_t>::max();
   int32_t groupSizeMax = std::numeric_limits<int32_t>::max();
 
+  // Transactions.
+  int32_t transactionTopicPartitions = 50;
+  int32_t transactionTopicReplicationFactor = 3;  // at most: as many as there are brokers
+  int32_t transactionTopicSegmentBytes = 104857600;
+  int32_t transactionTimeoutMaxMs = 900000;
+  int32_t transactionAbortCheckMs = 10000;
+  int32_t transactionalIdExpirationMs = 604800000;
+  int32_t transactionalIdExpirationCheckMs = 3600000;
+
   // Metrics.
   int32_t metricsSeriesMax = 50000;  // of one scrape
 

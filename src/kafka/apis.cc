@@ -5,6 +5,10 @@
 
 #include "kafka/handlers/handlers.h"
 #include "kafka/server.h"
+#include "wire/add_offsets_to_txn_request.h"
+#include "wire/add_offsets_to_txn_response.h"
+#include "wire/add_partitions_to_txn_request.h"
+#include "wire/add_partitions_to_txn_response.h"
 #include "wire/alter_configs_request.h"
 #include "wire/alter_configs_response.h"
 #include "wire/api.h"
@@ -35,6 +39,10 @@
 #include "wire/describe_producers_response.h"
 #include "wire/describe_topic_partitions_request.h"
 #include "wire/describe_topic_partitions_response.h"
+#include "wire/describe_transactions_request.h"
+#include "wire/describe_transactions_response.h"
+#include "wire/end_txn_request.h"
+#include "wire/end_txn_response.h"
 #include "wire/fetch_request.h"
 #include "wire/find_coordinator_request.h"
 #include "wire/find_coordinator_response.h"
@@ -54,6 +62,8 @@
 #include "wire/list_groups_response.h"
 #include "wire/list_offsets_request.h"
 #include "wire/list_offsets_response.h"
+#include "wire/list_transactions_request.h"
+#include "wire/list_transactions_response.h"
 #include "wire/metadata_request.h"
 #include "wire/metadata_response.h"
 #include "wire/offset_commit_request.h"
@@ -67,8 +77,12 @@
 #include "wire/produce_request.h"
 #include "wire/sync_group_request.h"
 #include "wire/sync_group_response.h"
+#include "wire/txn_offset_commit_request.h"
+#include "wire/txn_offset_commit_response.h"
 #include "wire/update_features_request.h"
 #include "wire/update_features_response.h"
+#include "wire/write_txn_markers_request.h"
+#include "wire/write_txn_markers_response.h"
 
 namespace mq::kafka {
 
@@ -163,6 +177,11 @@ constexpr std::array kServed = {
     // Version 6 is not stable in Kafka 4.4.
     row<InitProducerIdRequest>("InitProducerId", serve<InitProducerIdRequest, initProducerId>, 0, 5),
     row<OffsetForLeaderEpochRequest>("OffsetForLeaderEpoch", serve<OffsetForLeaderEpochRequest, offsetForLeaderEpoch>),
+    row<AddPartitionsToTxnRequest>("AddPartitionsToTxn", serve<AddPartitionsToTxnRequest, addPartitionsToTxn>),
+    row<AddOffsetsToTxnRequest>("AddOffsetsToTxn", serve<AddOffsetsToTxnRequest, addOffsetsToTxn>),
+    row<EndTxnRequest>("EndTxn", serve<EndTxnRequest, endTxn>),
+    row<WriteTxnMarkersRequest>("WriteTxnMarkers", serve<WriteTxnMarkersRequest, writeTxnMarkers>),
+    row<TxnOffsetCommitRequest>("TxnOffsetCommit", serve<TxnOffsetCommitRequest, txnOffsetCommit>),
     row<DescribeConfigsRequest>("DescribeConfigs", serve<DescribeConfigsRequest, describeConfigs>),
     row<AlterConfigsRequest>("AlterConfigs", serve<AlterConfigsRequest, alterConfigs>),
     row<DescribeLogDirsRequest>("DescribeLogDirs", serve<DescribeLogDirsRequest, describeLogDirs>),
@@ -178,6 +197,8 @@ constexpr std::array kServed = {
                                        serve<ConsumerGroupHeartbeatRequest, consumerGroupHeartbeat>),
     row<ConsumerGroupDescribeRequest>("ConsumerGroupDescribe",
                                       serve<ConsumerGroupDescribeRequest, consumerGroupDescribe>),
+    row<DescribeTransactionsRequest>("DescribeTransactions", serve<DescribeTransactionsRequest, describeTransactions>),
+    row<ListTransactionsRequest>("ListTransactions", serve<ListTransactionsRequest, listTransactions>),
     row<ListConfigResourcesRequest>("ListConfigResources", serve<ListConfigResourcesRequest, listConfigResources>),
     row<DescribeTopicPartitionsRequest>("DescribeTopicPartitions",
                                         serve<DescribeTopicPartitionsRequest, describeTopicPartitions>),

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "controller/dynamic_config.h"
 #include "coordinator/group_coordinator.h"
+#include "coordinator/transaction_coordinator.h"
 
 namespace mq::kafka {
 
@@ -24,14 +25,13 @@ BufferPool::Options poolOptions(const config::BrokerSettings& settings, uint32_t
 }  // namespace
 
 Server::Server(Shard& shard, ServerOptions options, controller::MetadataFeed& feed,
-               controller::ControllerClient controller, std::vector<replica::Partitions*> partitions,
-               std::vector<coordinator::GroupCoordinator*> coordinators, metrics::Registry& metrics)
+               controller::ControllerClient controller, std::vector<coordinator::CoordinatorShard> shards,
+               metrics::Registry& metrics)
     : shard_(shard),
       options_(std::move(options)),
       feed_(feed),
       controller_(controller),
-      partitions_(std::move(partitions)),
-      coordinators_(std::move(coordinators)),
+      shards_(std::move(shards)),
       config_(options_.config),
       registry_(metrics),
       metrics_(metrics.shard),
@@ -158,22 +158,33 @@ bool Server::hasConsumerProtocol() const {
 }
 
 Co<Result<metadata::TopicRef>> Server::offsetsTopic() {
-  using coordinator::kOffsetsTopic;
-  if (metadata::TopicRef topic = image().topic(kOffsetsTopic)) co_return topic;
+  const config::BrokerSettings& wanted = settings();
+  return internalTopic(coordinator::kOffsetsTopic, wanted.offsetsTopicPartitions, wanted.offsetsTopicReplicationFactor,
+                       wanted.offsetsTopicSegmentBytes, "producer");
+}
+
+Co<Result<metadata::TopicRef>> Server::transactionsTopic() {
+  const config::BrokerSettings& wanted = settings();
+  return internalTopic(coordinator::kTransactionsTopic, wanted.transactionTopicPartitions,
+                       wanted.transactionTopicReplicationFactor, wanted.transactionTopicSegmentBytes, "uncompressed");
+}
+
+Co<Result<metadata::TopicRef>> Server::internalTopic(std::string_view name, int32_t partitions,
+                                                     int32_t replicationFactor, int32_t segmentBytes,
+                                                     std::string_view compression) {
+  if (metadata::TopicRef topic = image().topic(name)) co_return topic;
   int16_t live = 0;
   for (const auto& [id, broker] : image().brokers()) live = static_cast<int16_t>(live + !broker->fenced);
-  const config::BrokerSettings& wanted = settings();
-  controller::NewTopic topic{.name = std::string(kOffsetsTopic), .partitions = wanted.offsetsTopicPartitions};
-  topic.replicationFactor =
-      static_cast<int16_t>(std::clamp<int32_t>(wanted.offsetsTopicReplicationFactor, 1, std::max<int16_t>(live, 1)));
+  controller::NewTopic topic{.name = std::string(name), .partitions = partitions};
+  topic.replicationFactor = static_cast<int16_t>(std::clamp<int32_t>(replicationFactor, 1, std::max<int16_t>(live, 1)));
   topic.configs = {{"cleanup.policy", "compact"},
-                   {"compression.type", "producer"},
-                   {"segment.bytes", std::to_string(wanted.offsetsTopicSegmentBytes)}};
+                   {"compression.type", std::string(compression)},
+                   {"segment.bytes", std::to_string(segmentBytes)}};
   auto created = co_await controller_.createTopics({.topics = {std::move(topic)}});
   co_await whenOpened();
-  if (metadata::TopicRef made = image().topic(kOffsetsTopic)) co_return made;  // by us or by another
+  if (metadata::TopicRef made = image().topic(name)) co_return made;  // by us or by another
   Result<controller::CreatedTopic>& outcome = created.topics.front().result;
-  co_return failure(Error::coordinatorNotAvailable, "{} cannot be created: {}", kOffsetsTopic,
+  co_return failure(Error::coordinatorNotAvailable, "{} cannot be created: {}", name,
                     outcome ? "it was deleted at once" : outcome.failure().message);
 }
 

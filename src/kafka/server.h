@@ -12,6 +12,7 @@
 #include "config/broker_settings.h"
 #include "controller/controller.h"
 #include "controller/metadata_feed.h"
+#include "coordinator/coordinator_shard.h"
 #include "kafka/buffer_pool.h"
 #include "kafka/connection.h"
 #include "kafka/fetch_sessions.h"
@@ -20,10 +21,6 @@
 #include "replica/partitions.h"
 #include "runtime/shard.h"
 #include "runtime/tasks.h"
-
-namespace mq::coordinator {
-class GroupCoordinator;
-}
 
 namespace mq::kafka {
 
@@ -36,8 +33,7 @@ struct ServerOptions {
 class Server {
  public:
   Server(Shard& shard, ServerOptions options, controller::MetadataFeed& feed, controller::ControllerClient controller,
-         std::vector<replica::Partitions*> partitions,              // of all shards, by index
-         std::vector<coordinator::GroupCoordinator*> coordinators,  // the same
+         std::vector<coordinator::CoordinatorShard> shards,  // all of the node, by index
          metrics::Registry& metrics);
   ~Server() noexcept(false);
   KJ_DISALLOW_COPY(Server);
@@ -58,9 +54,12 @@ class Server {
   controller::ControllerClient& controller() { return controller_; }
   const config::BrokerConfig& config() const { return config_; }  // with the dynamic values of the present image
   const config::BrokerSettings& settings() const { return config_.settings(); }
-  replica::Partitions& partitions() { return *partitions_[shard_.index()]; }
-  replica::Partitions& partitionsOf(uint32_t shard) { return *partitions_[shard]; }  // for tasks on that shard
-  coordinator::GroupCoordinator& coordinatorOf(uint32_t shard) { return *coordinators_[shard]; }  // likewise
+  replica::Partitions& partitions() { return partitionsOf(shard_.index()); }
+  replica::Partitions& partitionsOf(uint32_t shard) { return *shards_[shard].partitions; }  // for tasks on that shard
+  coordinator::GroupCoordinator& coordinatorOf(uint32_t shard) { return *shards_[shard].groups; }  // likewise
+  coordinator::TransactionCoordinator& transactionsOf(uint32_t shard) { return *shards_[shard].transactions; }
+  coordinator::TransactionGate& gateOf(uint32_t shard) { return *shards_[shard].gate; }
+  const coordinator::CoordinatorShard& coordinatorsOf(uint32_t shard) { return shards_[shard]; }
   uint32_t shardOf(const TopicIdPartition& id) const { return replica::shardOf(id, shard_.count()); }
   BufferPool& pool() { return pool_; }
   FetchSessions& fetchSessions() { return fetchSessions_; }
@@ -76,8 +75,9 @@ class Server {
 
   // Whether group.version is at 1 or above: members may take up the consumer protocol (KIP-848).
   bool hasConsumerProtocol() const;
-  // __consumer_offsets, which the first call makes.
+  // __consumer_offsets and __transaction_state, which the first call makes.
   Co<Result<metadata::TopicRef>> offsetsTopic();
+  Co<Result<metadata::TopicRef>> transactionsTopic();
 
   // Resolves when the partitions of the present image can be used, all shards of this node included; after a moment in
   // any case. So that who was told of a new topic does not meet NOT_LEADER_OR_FOLLOWER at first.
@@ -95,14 +95,15 @@ class Server {
 
  private:
   Co<void> sweep();
+  Co<Result<metadata::TopicRef>> internalTopic(std::string_view name, int32_t partitions, int32_t replicationFactor,
+                                               int32_t segmentBytes, std::string_view compression);
   void imageChanged(const metadata::ImageRef& image, const metadata::Delta& delta);
 
   Shard& shard_;
   ServerOptions options_;
   controller::MetadataFeed& feed_;
   controller::ControllerClient controller_;
-  std::vector<replica::Partitions*> partitions_;
-  std::vector<coordinator::GroupCoordinator*> coordinators_;
+  std::vector<coordinator::CoordinatorShard> shards_;
   config::BrokerConfig config_;
   metrics::Registry& registry_;
   metrics::ShardMetrics& metrics_;

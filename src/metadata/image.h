@@ -64,7 +64,8 @@ struct Feature {
   int16_t levelMax = 0;
 };
 inline constexpr Feature kFeatures[] = {
-    {"group.version", 1},  // 1: the consumer protocol of KIP-848
+    {"group.version", 1},        // 1: the consumer protocol of KIP-848
+    {"transaction.version", 2},  // 2: an epoch for each transaction (KIP-890)
 };
 
 struct Broker {

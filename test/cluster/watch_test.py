@@ -13,6 +13,7 @@ import urllib.request
 
 import openmetrics
 from node import MQ, Node, free_port
+from transactional import Producer
 from wire import Raw, eventually, fetch_request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -157,6 +158,9 @@ QUIET = {
     "mq_request_memory_pauses": "memory spent: kafka/connection_test",
     "mq_retention_disk_trimmed_bytes": "storage/log_directory_test",
     "mq_scrub_failures": "storage/log_test",
+    "mq_transaction_partitions_loading": "once a node is up it is 0",
+    "mq_transaction_records_skipped": "records of another version: coordinator/transaction_records_test",
+    "mq_transactions_ending": "until the markers are written: scenario/transactions",
 }
 
 
@@ -168,7 +172,10 @@ def node_end(node):
 
 def test_every_metric_is_fed():
     with Watched("--set", "log.retention.check.interval.ms=100", "--set", "max.connections.per.ip=30",
-                 "--set", "request.read.timeout.ms=200", "--set", "shards=2", "--set", "log.cleaner.backoff.ms=50", "--set", "group.initial.rebalance.delay.ms=0") as node:
+                 "--set", "request.read.timeout.ms=200", "--set", "shards=2", "--set", "log.cleaner.backoff.ms=50",
+                 "--set", "group.initial.rebalance.delay.ms=0", "--set", "transaction.abort.timed.out.transaction.cleanup.interval.ms=100",
+                 "--set", "transactional.id.expiration.ms=1000",
+                 "--set", "transaction.remove.expired.transaction.cleanup.interval.ms=100") as node:
         node.mq("topic", "create", "t", "-p", "3")
         node.mq("topic", "create", "old", "-c", "segment.bytes=1048576", "-c", "retention.bytes=1500000")
         produce(node, "t", range(1000))
@@ -194,6 +201,16 @@ def test_every_metric_is_fed():
         node.mq("topic", "alter", "keyed", "-c", "cleanup.policy=compact")
         assert eventually(lambda: node.total("mq_compactions") > 0)
         node.mq(*keyed, input=os.urandom(1_500_000), text=False)
+        # One transaction of each end, and one that stays open.
+        node.mq("topic", "create", "paid")
+        for name, timeout_ms in (("commits", 60_000), ("aborts", 60_000), ("forgets", 1), ("dreams", 60_000)):
+            producer = Producer(node, name, timeout_ms).init()
+            assert producer.add("paid", [0]) == 0
+            if name == "dreams":
+                assert producer.commit("accounts", "paid", 1) == 0
+            elif name != "forgets":
+                assert producer.end(name == "commits") == 0
+            producer.lost()
         node.mq("topic", "create", "t", check=False)  # exists already
         node.mq("topic", "create", "small", "-c", "max.message.bytes=100")
         subprocess.run(["kcat", "-b", node.address, "-P", "-t", "small"], input=b"x" * 5000, capture_output=True, timeout=30)
@@ -226,7 +243,7 @@ def test_every_metric_is_fed():
 
         families = node.metrics()
         topics = {labels["topic"] for _, labels, _ in families["mq_log_append_bytes"]["samples"]}
-        assert topics == {"t", "old", "keyed", "small", "__consumer_offsets"}, topics
+        assert topics == {"t", "old", "keyed", "small", "paid", "__consumer_offsets", "__transaction_state"}, topics
         detailed = node.metrics("?detail=partition")
         rows = {(labels["topic"], labels["partition"]): value for _, labels, value in detailed["mq_log_append_records"]["samples"]}
         assert sum(rows[("t", str(p))] for p in range(3)) == 1000, rows  # since the start

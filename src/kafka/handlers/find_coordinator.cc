@@ -1,5 +1,5 @@
-// FindCoordinator: the leader of the partition of __consumer_offsets that keeps a group. The topic is made when it is
-// first asked for. Transactions have no coordinator yet, and the answer says so.
+// FindCoordinator: the leader of the partition of __consumer_offsets that keeps a group, or of __transaction_state that
+// keeps a transactional id. The topic is made when it is first asked for.
 #include "coordinator/group_coordinator.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/handlers/lookup.h"
@@ -23,24 +23,22 @@ Found refused(const Failure& why) {
 }
 
 Failure absence(const Request& request, int8_t keyType) {
-  bool isKnown = (keyType == static_cast<int8_t>(KeyType::transaction) && request.version >= kTransactionsFrom) ||
-                 (keyType == static_cast<int8_t>(KeyType::share) && request.version >= kShareFrom);
-  if (!isKnown) {
+  if (keyType != static_cast<int8_t>(KeyType::share) || request.version < kShareFrom) {
     return failure(Error::invalidRequest, "key type {} is not known in version {}", keyType, request.version);
   }
-  return {Error::coordinatorNotAvailable, "this node has no coordinators but for groups: transactions are not served"};
+  return {Error::coordinatorNotAvailable, "share groups are not served"};
 }
 
-Found find(const Request& request, const metadata::Topic& topic, std::string_view group) {
+Found find(const Request& request, const metadata::Topic& topic, std::string_view key) {
   Server& server = request.server;
-  int32_t index = coordinator::partitionOf(group, topic.partitionCount());
+  int32_t index = coordinator::partitionOf(key, topic.partitionCount());
   NodeId leader = topic.partition(index)->leader;
   const metadata::Broker* broker = server.image().broker(leader);
   std::optional<Server::Endpoint> endpoint;
   if (broker != nullptr && !broker->fenced) endpoint = server.endpoint(*broker, request.session);
   if (!endpoint) {
-    return refused(failure(Error::coordinatorNotAvailable, "{}-{} has no leader that this listener reaches",
-                           coordinator::kOffsetsTopic, index));
+    return refused(
+        failure(Error::coordinatorNotAvailable, "{}-{} has no leader that this listener reaches", topic.name, index));
   }
   return {.nodeId = endpoint->node.value(), .host = endpoint->host, .port = endpoint->port};
 }
@@ -51,8 +49,11 @@ Co<wire::FindCoordinatorResponse> findCoordinator(Request& request, wire::FindCo
   bool isOne = request.version < kManyKeysFrom;
   if (isOne) asked.coordinatorKeys = {asked.key};
   std::vector<Found> found;
-  if (asked.keyType == static_cast<int8_t>(KeyType::group)) {
-    auto topic = co_await request.server.offsetsTopic();
+  const bool isGroup = asked.keyType == static_cast<int8_t>(KeyType::group);
+  const bool isTransaction =
+      asked.keyType == static_cast<int8_t>(KeyType::transaction) && request.version >= kTransactionsFrom;
+  if (isGroup || isTransaction) {
+    auto topic = co_await (isGroup ? request.server.offsetsTopic() : request.server.transactionsTopic());
     for (const auto& key : asked.coordinatorKeys)
       found.push_back(topic ? find(request, **topic, key) : refused(topic.failure()));
   } else {

@@ -4,6 +4,10 @@
 #include "kafka/request.h"
 
 namespace mq::wire {
+struct AddOffsetsToTxnRequest;
+struct AddOffsetsToTxnResponse;
+struct AddPartitionsToTxnRequest;
+struct AddPartitionsToTxnResponse;
 struct AlterConfigsRequest;
 struct AlterConfigsResponse;
 struct ConsumerGroupDescribeRequest;
@@ -32,6 +36,10 @@ struct DescribeProducersRequest;
 struct DescribeProducersResponse;
 struct DescribeTopicPartitionsRequest;
 struct DescribeTopicPartitionsResponse;
+struct DescribeTransactionsRequest;
+struct DescribeTransactionsResponse;
+struct EndTxnRequest;
+struct EndTxnResponse;
 struct FetchRequest;
 struct FindCoordinatorRequest;
 struct FindCoordinatorResponse;
@@ -51,6 +59,8 @@ struct ListGroupsRequest;
 struct ListGroupsResponse;
 struct ListOffsetsRequest;
 struct ListOffsetsResponse;
+struct ListTransactionsRequest;
+struct ListTransactionsResponse;
 struct MetadataRequest;
 struct MetadataResponse;
 struct OffsetCommitRequest;
@@ -64,8 +74,12 @@ struct OffsetForLeaderEpochResponse;
 struct ProduceRequest;
 struct SyncGroupRequest;
 struct SyncGroupResponse;
+struct TxnOffsetCommitRequest;
+struct TxnOffsetCommitResponse;
 struct UpdateFeaturesRequest;
 struct UpdateFeaturesResponse;
+struct WriteTxnMarkersRequest;
+struct WriteTxnMarkersResponse;
 }  // namespace mq::wire
 
 namespace mq::kafka {
@@ -80,6 +94,8 @@ wire::DescribeTopicPartitionsResponse describeTopicPartitions(Request& request,
                                                               wire::DescribeTopicPartitionsRequest asked);
 wire::ListConfigResourcesResponse listConfigResources(Request& request, wire::ListConfigResourcesRequest asked);
 
+Co<wire::AddOffsetsToTxnResponse> addOffsetsToTxn(Request& request, wire::AddOffsetsToTxnRequest asked);
+Co<wire::AddPartitionsToTxnResponse> addPartitionsToTxn(Request& request, wire::AddPartitionsToTxnRequest asked);
 Co<wire::AlterConfigsResponse> alterConfigs(Request& request, wire::AlterConfigsRequest asked);
 Co<wire::ConsumerGroupDescribeResponse> consumerGroupDescribe(Request& request,
                                                               wire::ConsumerGroupDescribeRequest asked);
@@ -93,6 +109,8 @@ Co<wire::DeleteTopicsResponse> deleteTopics(Request& request, wire::DeleteTopics
 Co<wire::DescribeGroupsResponse> describeGroups(Request& request, wire::DescribeGroupsRequest asked);
 Co<wire::DescribeLogDirsResponse> describeLogDirs(Request& request, wire::DescribeLogDirsRequest asked);
 Co<wire::DescribeProducersResponse> describeProducers(Request& request, wire::DescribeProducersRequest asked);
+Co<wire::DescribeTransactionsResponse> describeTransactions(Request& request, wire::DescribeTransactionsRequest asked);
+Co<wire::EndTxnResponse> endTxn(Request& request, wire::EndTxnRequest asked);
 Co<wire::FindCoordinatorResponse> findCoordinator(Request& request, wire::FindCoordinatorRequest asked);
 Co<wire::HeartbeatResponse> heartbeat(Request& request, wire::HeartbeatRequest asked);
 Co<wire::IncrementalAlterConfigsResponse> incrementalAlterConfigs(Request& request,
@@ -102,12 +120,15 @@ Co<wire::JoinGroupResponse> joinGroup(Request& request, wire::JoinGroupRequest a
 Co<wire::LeaveGroupResponse> leaveGroup(Request& request, wire::LeaveGroupRequest asked);
 Co<wire::ListGroupsResponse> listGroups(Request& request, wire::ListGroupsRequest asked);
 Co<wire::ListOffsetsResponse> listOffsets(Request& request, wire::ListOffsetsRequest asked);
+Co<wire::ListTransactionsResponse> listTransactions(Request& request, wire::ListTransactionsRequest asked);
 Co<wire::MetadataResponse> metadata(Request& request, wire::MetadataRequest asked);
 Co<wire::OffsetCommitResponse> offsetCommit(Request& request, wire::OffsetCommitRequest asked);
 Co<wire::OffsetDeleteResponse> offsetDelete(Request& request, wire::OffsetDeleteRequest asked);
 Co<wire::OffsetFetchResponse> offsetFetch(Request& request, wire::OffsetFetchRequest asked);
 Co<wire::OffsetForLeaderEpochResponse> offsetForLeaderEpoch(Request& request, wire::OffsetForLeaderEpochRequest asked);
 Co<wire::SyncGroupResponse> syncGroup(Request& request, wire::SyncGroupRequest asked);
+Co<wire::TxnOffsetCommitResponse> txnOffsetCommit(Request& request, wire::TxnOffsetCommitRequest asked);
 Co<wire::UpdateFeaturesResponse> updateFeatures(Request& request, wire::UpdateFeaturesRequest asked);
+Co<wire::WriteTxnMarkersResponse> writeTxnMarkers(Request& request, wire::WriteTxnMarkersRequest asked);
 
 }  // namespace mq::kafka

@@ -1,10 +1,13 @@
 // Produce: each partition's batch is handed to its owner at once, in the order of the request, before the next request
 // is parsed; the answer waits for all of them, or with acks=all for the request's time-out.
 //
+// A batch of a transaction goes through the shard's TransactionGate, which asks the transaction's coordinator first.
+//
 // The batch is not copied: it goes to disk from the frame it came in. So the frame lives on in Appends until every
 // append has ended, also when the client is gone or its time-out has answered.
 #include <algorithm>
 
+#include "coordinator/transaction_gate.h"
 #include "kafka/handlers/handlers.h"
 #include "kafka/handlers/lookup.h"
 #include "record/batch.h"
@@ -18,6 +21,8 @@ namespace {
 constexpr int16_t kZstdFrom = 7;  // earlier clients cannot read it (KIP-110)
 
 constexpr int16_t kCurrentLeaderFrom = 10;
+constexpr int16_t kAbortableFrom = 11;
+constexpr int16_t kAddsToTransactionFrom = 12;                 // KIP-890
 constexpr std::string_view kAdministrator = "__admin_client";  // as in Kafka: who repairs coordinator state by hand
 
 struct Outcome {
@@ -54,20 +59,50 @@ Failure refusal(Bytes batch, int16_t version) {
   if (version < kZstdFrom && view.codec() == record::Codec::zstd) {
     return {Error::unsupportedCompressionType, "zstd needs Produce version 7"};
   }
-  // Nobody could end the transaction, and readers would wait for it for ever.
-  if (view.isTransactional())
-    return {Error::invalidTxnState, "no transaction is open for this producer on the partition"};
   return Error::none;
 }
 
-void start(Request& request, kj::Own<Appends>& appends, size_t place, const TopicIdPartition& id, MutableBytes batch,
-           replica::Acks acks) {
+// Of all batches of a request. Set once for it.
+struct Transactional {
+  std::string id;
+  bool adds = false;
+  bool knowsAbortable = false;
+};
+
+bool isTransactional(Bytes batch) {
+  return batch.size() >= record::Layout::kHeaderBytes && record::BatchView(batch).magic() == record::kMagic &&
+         record::BatchView(batch).isTransactional() && record::BatchView(batch).hasProducerId();
+}
+
+kj::Promise<Result<replica::Produced>> appendInTransaction(Server& server, const Transactional& transaction,
+                                                           const TopicIdPartition& id, const std::string& topic,
+                                                           MutableBytes batch, replica::Acks acks,
+                                                           std::vector<record::RecordError>* recordErrors) {
+  record::BatchView view(batch);
+  coordinator::TransactionGate::Asked asked{.id = id,
+                                            .topic = topic,
+                                            .transactionalId = transaction.id,
+                                            .producer = {view.producerId(), view.producerEpoch()},
+                                            .adds = transaction.adds,
+                                            .knowsAbortable = transaction.knowsAbortable};
+  uint32_t owner = server.shardOf(id);
+  coordinator::TransactionGate& gate = server.gateOf(owner);
+  if (owner == server.shard().index()) return gate.append(std::move(asked), batch, acks, recordErrors);
+  return server.shard().call(owner, [&gate, asked = std::move(asked), batch, acks, recordErrors]() mutable {
+    return gate.append(std::move(asked), batch, acks, recordErrors);
+  });
+}
+
+void start(Request& request, kj::Own<Appends>& appends, size_t place, const TopicIdPartition& id,
+           const std::string& topic, MutableBytes batch, replica::Acks acks, const Transactional& transaction) {
   Server& server = request.server;
   ++appends->outstanding;
   auto* recordErrors = &appends->outcomes[place].recordErrors;
-  auto promise = atOwner(server, id, [id, batch, acks, recordErrors](replica::Partitions& partitions) {
-    return append(partitions, id, batch, acks, recordErrors);
-  });
+  auto promise = isTransactional(batch)
+                     ? appendInTransaction(server, transaction, id, topic, batch, acks, recordErrors)
+                     : atOwner(server, id, [id, batch, acks, recordErrors](replica::Partitions& partitions) {
+                         return append(partitions, id, batch, acks, recordErrors);
+                       });
   auto held = kj::addRef(*appends);
   Appends& state = *held;
   server.tasks().add(
@@ -77,6 +112,25 @@ void start(Request& request, kj::Own<Appends>& appends, size_t place, const Topi
                   state.settle(place, Failure(Error::kafkaStorageError, describe(e)));
                 })
           .attach(kj::mv(held)));
+}
+
+// What is wrong with the transactional batches of a request taken together; none: nothing.
+Failure refusedTransaction(const wire::ProduceRequest& asked) {
+  std::optional<coordinator::ProducerEpoch> one;
+  for (const auto& topic : asked.topicData) {
+    for (const auto& part : topic.partitionData) {
+      Bytes batch = part.records ? part.records->view() : Bytes();
+      if (!isTransactional(batch)) continue;
+      if (!asked.transactionalId)
+        return {Error::transactionalIdAuthorizationFailed, "a batch of a transaction, but no transactional id"};
+      record::BatchView view(batch);
+      coordinator::ProducerEpoch producer{view.producerId(), view.producerEpoch()};
+      if (one && *one != producer)
+        return {Error::invalidProducerIdMapping, "transactional batches of more than one producer"};
+      one = producer;
+    }
+  }
+  return Error::none;
 }
 
 void fill(wire::ProduceResponse::PartitionProduceResponse& into, const Failure& failure) {
@@ -160,6 +214,11 @@ kj::Promise<Response> produce(Request& request, wire::ProduceRequest asked) {
   appends->outcomes.resize(count);
   std::vector<TopicIdPartition> ids(count);
 
+  const Failure outside = refusedTransaction(asked);
+  const Transactional transaction{.id = asked.transactionalId.value_or(""),
+                                  .adds = request.version >= kAddsToTransactionFrom,
+                                  .knowsAbortable = request.version >= kAbortableFrom};
+
   wire::ProduceResponse response;
   response.responses.reserve(asked.topicData.size());
   size_t place = 0;
@@ -175,6 +234,10 @@ kj::Promise<Response> produce(Request& request, wire::ProduceRequest asked) {
       into.index = part.index;
       if (!acksValid) {
         fill(into, Error::invalidRequiredAcks);
+        continue;
+      }
+      if (outside.error != Error::none) {
+        fill(into, outside);
         continue;
       }
       auto found = locate(known.get(), part.index, byId ? Error::unknownTopicId : Error::unknownTopicOrPartition);
@@ -195,7 +258,7 @@ kj::Promise<Response> produce(Request& request, wire::ProduceRequest asked) {
       // The view lies in our own frame, which nobody else reads.
       MutableBytes batch =
           request.frame.bytes.subspan(static_cast<size_t>(view.data() - request.frame.bytes.data()), view.size());
-      start(request, appends, place, found.id, batch, static_cast<replica::Acks>(asked.acks));
+      start(request, appends, place, found.id, known->name, batch, static_cast<replica::Acks>(asked.acks), transaction);
     }
   }
   if (appends->outstanding == 0) return answer(request, asked.acks, response);

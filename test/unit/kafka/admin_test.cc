@@ -429,8 +429,7 @@ TEST_CASE("ListConfigResources: topics and brokers, of the types asked for") {
   CHECK(client.call(wire::ListConfigResourcesRequest{.resourceTypes = {77}}, 1).errorCode == Error::unsupportedVersion);
 }
 
-TEST_CASE(
-    "InitProducerId: every producer gets an id of its own, whichever shard it talks to; transactions are refused") {
+TEST_CASE("InitProducerId: every producer gets an id of its own, whichever shard it talks to") {
   std::set<int64_t> ids;
   for (int i = 0; i < 20; ++i) {
     Client client(sharedServer());
@@ -440,10 +439,6 @@ TEST_CASE(
     CHECK(response.producerEpoch == 0);
     CHECK(ids.insert(response.producerId).second);
   }
-  Client client(sharedServer());
-  CHECK(client.call(wire::InitProducerIdRequest{.transactionalId = "t"}, 4).errorCode ==
-        Error::coordinatorNotAvailable);
-  CHECK(client.call(wire::InitProducerIdRequest{.transactionalId = ""}, 4).errorCode == Error::invalidRequest);
 }
 
 TEST_CASE("DescribeProducers: who is remembered, after an idempotent produce and its retry") {

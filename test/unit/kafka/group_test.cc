@@ -506,8 +506,11 @@ TEST_CASE("FindCoordinator: one, many, and kinds that are not served") {
     CHECK(client.call(wire::FindCoordinatorRequest{.coordinatorKeys = {}}, version).coordinators.empty());
   }
   auto transaction = client.call(wire::FindCoordinatorRequest{.keyType = 1, .coordinatorKeys = {"t"}}, 4);
-  CHECK(transaction.coordinators.at(0).errorCode == Error::coordinatorNotAvailable);
-  CHECK(transaction.coordinators.at(0).errorMessage->find("not served") != std::string::npos);
+  CHECK(transaction.coordinators.at(0).errorCode == Error::none);
+  CHECK(transaction.coordinators.at(0).nodeId == 1);
+  auto share = client.call(wire::FindCoordinatorRequest{.keyType = 2, .coordinatorKeys = {"s"}}, 6);
+  CHECK(share.coordinators.at(0).errorCode == Error::coordinatorNotAvailable);
+  CHECK(share.coordinators.at(0).errorMessage->find("not served") != std::string::npos);
   CHECK(client.call(wire::FindCoordinatorRequest{.keyType = 9, .coordinatorKeys = {"g"}}, 4)
             .coordinators.at(0)
             .errorCode == Error::invalidRequest);

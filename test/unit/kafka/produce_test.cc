@@ -147,7 +147,7 @@ TEST_CASE("Produce: zstd below version 7 is refused, and a transaction that nobo
   }
   Buffer transactional =
       batchOf({"a"}, {.producerId = ProducerId(5), .producerEpoch = 0, .baseSequence = 0, .isTransactional = true});
-  CHECK(produce(client, topic, 0, transactional).errorCode == Error::invalidTxnState);
+  CHECK(produce(client, topic, 0, transactional).errorCode == Error::transactionalIdAuthorizationFailed);
 }
 
 TEST_CASE(
