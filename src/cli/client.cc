@@ -310,16 +310,17 @@ bool passes(Error error) {
 }
 }  // namespace
 
-int32_t Client::coordinatorOf(const std::string& group) {
-  if (auto known = coordinators_.find(group); known != coordinators_.end()) return known->second;
+int32_t Client::coordinatorOf(const std::string& name, Kind kind) {
+  if (auto known = coordinators_.find({kind, name}); known != coordinators_.end()) return known->second;
   // One key up to version 3, a list of them from 4 on: both are filled, the codec takes that of the version.
   int16_t version = connectionTo(kAnyBroker, wire::FindCoordinatorRequest::kApiKey,
                                  wire::FindCoordinatorRequest::kVersionMin, wire::FindCoordinatorRequest::kVersionMax);
   wire::FindCoordinatorRequest request;
+  request.keyType = static_cast<int8_t>(kind);
   if (version >= 4)
-    request.coordinatorKeys = {group};
+    request.coordinatorKeys = {name};
   else
-    request.key = group;
+    request.key = name;
   Clock::time_point deadline = Clock::now() + options_.timeout;
   for (;;) {
     auto response = call(request, kAnyBroker, version);
@@ -337,18 +338,19 @@ int32_t Client::coordinatorOf(const std::string& group) {
     }
     if (found.errorCode == Error::none) {
       addresses_[found.nodeId] = Address{found.host, static_cast<uint16_t>(found.port)}.toString();
-      return coordinators_[group] = found.nodeId;
+      return coordinators_[{kind, name}] = found.nodeId;
     }
-    if (!movesOn(group, found.errorCode, deadline)) {
-      fail(exitCodeOf(found.errorCode), "group '{}': {} names no coordinator: {}", group, where(),
+    if (!movesOn({kind, name}, found.errorCode, deadline)) {
+      fail(exitCodeOf(found.errorCode), "{} '{}': {} names no coordinator: {}",
+           kind == Kind::group ? "group" : "transactional id", name, where(),
            describeError(found.errorCode, found.errorMessage));
     }
   }
 }
 
-bool Client::movesOn(const std::string& group, Error error, Clock::time_point deadline) {
+bool Client::movesOn(const Coordinated& key, Error error, Clock::time_point deadline) {
   if (!passes(error) || Clock::now() >= deadline) return false;
-  coordinators_.erase(group);
+  coordinators_.erase(key);
   ::poll(nullptr, 0, static_cast<int>(kCoordinatorPause.count()));
   return true;
 }

@@ -60,18 +60,19 @@ class Client {
   // Metadata of all topics or of those named. Cached until refresh() for brokers and controller.
   wire::MetadataResponse metadata(const std::vector<std::string>* topics);
 
-  // The broker that keeps a group, remembered until it says that it does not. Waits for one within the timeout, and
-  // ends the command when there is none.
-  int32_t coordinatorOf(const std::string& group);
-  // As call(), to the coordinator of the group. errorOf(response) is what it says of the group; while that means that
-  // the coordinator is loading or elsewhere it is looked up and asked again, until the timeout.
+  // The broker that keeps a group or a transactional id, remembered until it says that it does not. Waits for one
+  // within the timeout, and ends the command when there is none.
+  enum class Kind : int8_t { group = 0, transaction = 1 };  // FindCoordinator's numbers
+  int32_t coordinatorOf(const std::string& name, Kind kind = Kind::group);
+  // As call(), to that coordinator. errorOf(response) is what it says of the group or id; while that means that the
+  // coordinator is loading or elsewhere it is looked up and asked again, until the timeout.
   template <class Request, class ErrorOf>
-  typename Request::Response callCoordinator(const std::string& group, const Request& request, ErrorOf errorOf,
-                                             int16_t versionMax = INT16_MAX) {
+  typename Request::Response callCoordinator(const std::string& name, const Request& request, ErrorOf errorOf,
+                                             int16_t versionMax = INT16_MAX, Kind kind = Kind::group) {
     auto deadline = std::chrono::steady_clock::now() + options_.timeout;
     for (;;) {
-      auto response = call(request, coordinatorOf(group), versionMax);
-      if (!movesOn(group, errorOf(response), deadline)) return response;
+      auto response = call(request, coordinatorOf(name, kind), versionMax);
+      if (!movesOn({kind, name}, errorOf(response), deadline)) return response;
     }
   }
 
@@ -81,15 +82,16 @@ class Client {
   struct Connection;
   Connection& open(const std::string& address);
   int16_t connectionTo(int32_t broker, int16_t apiKey, int16_t min, int16_t max);
-  // Whether to ask again: the error is one of coordinators that passes, and there is time. Then the group's is
-  // forgotten.
-  bool movesOn(const std::string& group, Error error, std::chrono::steady_clock::time_point deadline);
+  using Coordinated = std::pair<Kind, std::string>;
+  // Whether to ask again: the error is one of coordinators that passes, and there is time. Then the one that was asked
+  // is forgotten.
+  bool movesOn(const Coordinated& key, Error error, std::chrono::steady_clock::time_point deadline);
   Bytes exchange(int16_t apiKey, int16_t version, const Buffer& body);  // valid until the next exchange
 
   ClientOptions options_;
   std::map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::map<int32_t, std::string> addresses_;                        // of brokers, by id
-  std::map<std::string, int32_t> coordinators_;                     // by group
+  std::map<Coordinated, int32_t> coordinators_;
   int32_t controller_ = -1;
   Connection* current_ = nullptr;
 };

@@ -16,5 +16,7 @@ std::vector<Command> groupChangeCommands();
 std::vector<Command> groupCommands();
 std::vector<Command> logCommands();
 std::vector<Command> topicCommands();
+std::vector<Command> txnChangeCommands();
+std::vector<Command> txnCommands();
 
 }  // namespace mq::cli

@@ -29,6 +29,7 @@ struct Delivery {
   uint64_t read = 0;
   uint64_t acknowledged = 0;
   uint64_t failed = 0;
+  uint64_t committed = 0;  // --txn: of those acknowledged
   uint64_t bytes = 0;
   std::string firstError;
   int exitCode = exitDone;
@@ -177,6 +178,11 @@ struct Wanted {
       if (equals == std::string::npos || equals == 0) fail(exitUsage, "-H {}: it takes NAME=VALUE", header);
       headers.emplace_back(header.substr(0, equals), header.substr(equals + 1));
     }
+    txn = arguments.text("txn");
+    if (txn && txn->empty()) fail(exitUsage, "--txn takes a transactional id, which stays the same from run to run");
+    if (txn && acks != "all" && acks != "-1") fail(exitUsage, "--txn needs --acks all");
+    if (auto every = arguments.number("txn-every", 1, INT64_MAX)) txnEvery = static_cast<uint64_t>(*every);
+    if (txnEvery > 0 && !txn) fail(exitUsage, "--txn-every goes with --txn ID");
   }
 
   std::string acks;
@@ -184,6 +190,8 @@ struct Wanted {
   int32_t partition = -1;  // by key
   std::vector<std::pair<std::string, std::string>> headers;
   std::optional<std::string> key;
+  std::optional<std::string> txn;
+  uint64_t txnEvery = 0;  // records; 0: all in one transaction
 };
 
 class Producer {
@@ -204,6 +212,10 @@ class Producer {
         {"topic.metadata.refresh.interval.ms", "30000"},
         {"socket.nagle.disable", "true"},
     };
+    if (wanted_.txn) {
+      properties.emplace_back("transactional.id", *wanted_.txn);
+      properties.emplace_back("transaction.timeout.ms", std::to_string(std::max<int64_t>(wanted_.timeoutMs, 60'000)));
+    }
     handle_ = makeHandle(RD_KAFKA_PRODUCER, arguments, properties, &run,
                          [](rd_kafka_conf_t* conf) { rd_kafka_conf_set_dr_msg_cb(conf, onDelivery); });
     keepPartition_ = arguments.has("keep-partition");
@@ -264,6 +276,46 @@ class Producer {
     return error != RD_KAFKA_RESP_ERR_NO_ERROR;
   }
 
+  bool isTransactional() const { return wanted_.txn.has_value(); }
+
+  // Waits for the coordinator, ends what a run before has left open under this id, and fences it.
+  void beginFirst() {
+    auto timeout = static_cast<int>(wanted_.timeoutMs);
+    std::string why;
+    if (succeeds(rd_kafka_init_transactions(handle_.get(), timeout), &why)) begin(&why);
+    if (!why.empty()) fail(exitFailed, "--txn {}: {}", *wanted_.txn, why);
+  }
+  // After a record; commits when it is the last one of its transaction. False: it was aborted, `why` says why.
+  bool sentOne(std::string* why) {
+    if (wanted_.txnEvery == 0 || ++inTransaction_ < wanted_.txnEvery) return true;
+    return commit(why) && begin(why);
+  }
+  // All or nothing; what had failed in it makes it nothing.
+  bool commit(std::string* why) {
+    const Delivery& delivery = run_.delivery;
+    if (delivery.failed == 0) {
+      for (;;) {
+        rd_kafka_error_t* error = rd_kafka_commit_transaction(handle_.get(), -1);
+        const bool again = error != nullptr && rd_kafka_error_is_retriable(error);
+        if (succeeds(error, why)) {
+          run_.delivery.committed = delivery.acknowledged;
+          isOpen_ = false;
+          return true;
+        }
+        if (!again || Interrupts::any()) break;
+        why->clear();
+      }
+    }
+    abort();
+    return false;
+  }
+  void abort() {
+    if (!std::exchange(isOpen_, false)) return;
+    std::string why;
+    if (!succeeds(rd_kafka_abort_transaction(handle_.get(), static_cast<int>(wanted_.timeoutMs)), &why))
+      fmt::print(stderr, "mq: the transaction could not be aborted, its time-out will do that: {}\n", why);
+  }
+
   // Ends when every record is acknowledged or has failed; message.timeout.ms bounds it.
   template <class Fn>
   void flush(Fn&& meanwhile) {
@@ -274,6 +326,18 @@ class Producer {
   }
 
  private:
+  bool begin(std::string* why) {
+    inTransaction_ = 0;
+    isOpen_ = succeeds(rd_kafka_begin_transaction(handle_.get()), why);
+    return isOpen_;
+  }
+  static bool succeeds(rd_kafka_error_t* error, std::string* why) {
+    if (error == nullptr) return true;
+    *why = describeError(rd_kafka_error_code(error), rd_kafka_error_string(error));
+    rd_kafka_error_destroy(error);
+    return false;
+  }
+
   rd_kafka_resp_err_t enqueue(const std::string& topic, int32_t partition, uint64_t number,
                               const std::optional<Bytes>& key, const std::optional<Bytes>& value, int64_t timestamp,
                               rd_kafka_headers_t* headers) {
@@ -307,6 +371,8 @@ class Producer {
   int32_t oneTo_ = -1;
   bool keepPartition_ = false;
   bool warnedOfZero_ = false;
+  bool isOpen_ = false;  // a transaction
+  uint64_t inTransaction_ = 0;
 };
 
 class Progress {
@@ -334,6 +400,14 @@ class Progress {
   Clock::time_point begin_, shown_;
 };
 
+std::string summary(const Delivery& delivery, bool isTransactional) {
+  if (isTransactional)
+    return fmt::format("read {}, committed {}, aborted {}", delivery.read, delivery.committed,
+                       delivery.read - delivery.committed);
+  return fmt::format("read {}, acknowledged {}, failed {}", delivery.read, delivery.acknowledged,
+                     delivery.read - delivery.acknowledged);
+}
+
 int runProduce(const Arguments& arguments) {
   InputOptions options = inputOptions(arguments);
   std::optional<std::string> topic = arguments.positional(0);
@@ -358,6 +432,7 @@ int runProduce(const Arguments& arguments) {
          batchBytesMax, options.chunkBytes);
   }
 
+  if (producer.isTransactional()) producer.beginFirst();
   Interrupts interrupts;
   Delivery& delivery = run.delivery;
   Progress progress(stderrIsTerminal() && !arguments.has("quiet"));
@@ -397,26 +472,36 @@ int runProduce(const Arguments& arguments) {
                      "mq: records with \"tstype\":\"append\" keep their time only if the topic uses CreateTime\n");
         }
         producer.send(name, record);
+        if (producer.isTransactional() && !producer.sentOne(&dead)) {
+          if (dead.empty()) dead = "a record of it failed";
+          break;
+        }
         if ((delivery.read & 0xFFF) == 0) producer.dead(&dead);
       }
       if (descriptor != STDIN_FILENO) ::close(descriptor);
       if (Interrupts::any() || !dead.empty()) break;
     }
   } catch (CommandError& error) {
-    // What was read before the input broke is still delivered.
+    // What was read before the input broke is still delivered, but for a transaction, which is not whole.
+    if (producer.isTransactional()) producer.abort();
     producer.flush([&] { progress.show(delivery, true); });
     progress.clear();
-    fmt::print(stderr, "read {}, acknowledged {}, failed {}\n", delivery.read, delivery.acknowledged, delivery.failed);
+    fmt::print(stderr, "{}\n", summary(delivery, producer.isTransactional()));
     throw;
+  }
+  if (producer.isTransactional() && dead.empty() && !Interrupts::any()) {
+    producer.commit(&dead);
+  } else if (producer.isTransactional()) {
+    producer.abort();
   }
   producer.flush([&] { progress.show(delivery, true); });
   progress.clear();
   if (dead.empty()) producer.dead(&dead);
 
-  bool failed = delivery.failed > 0 || delivery.acknowledged < delivery.read || !dead.empty();
+  const uint64_t done = producer.isTransactional() ? delivery.committed : delivery.acknowledged;
+  bool failed = delivery.failed > 0 || done < delivery.read || !dead.empty();
   if (failed || !arguments.has("quiet")) {
-    fmt::print(stderr, "read {}, acknowledged {}, failed {}{}{}\n", delivery.read, delivery.acknowledged,
-               delivery.read - delivery.acknowledged,
+    fmt::print(stderr, "{}{}{}\n", summary(delivery, producer.isTransactional()),
                delivery.firstError.empty() ? "" : "; first error: ", delivery.firstError);
     if (!dead.empty() && delivery.firstError.empty()) fmt::print(stderr, "mq: {}\n", dead);
   }
@@ -438,7 +523,10 @@ Command produceCommand() {
           "on stderr says how many "
           "were read, acknowledged and failed. A key reaches the same partition as from Java's producer.\n\nThe first "
           "Ctrl-C stops reading, delivers "
-          "what was read and ends with 130; a second one leaves at once.",
+          "what was read and ends with 130; a second one leaves at once.\n\nWith --txn all records become visible "
+          "together when the input has ended, or none: a record that fails, input that breaks and Ctrl-C abort. "
+          "Another run with the same id ends what the one before has left open. Only readers of committed records, "
+          "such as mq consume, see it so.",
       .positionals =
           {{.name = "TOPIC",
             .help = "where to; with -J it may be left out, and then each line's \"topic\" counts",
@@ -476,11 +564,14 @@ Command produceCommand() {
            .help = "none, gzip, snappy, lz4 or zstd (default none: the broker compresses)"},
           {.name = "acks", .value = "N", .help = "0, 1 or all (default all)"},
           {.name = "timeout", .value = "MS", .help = "until an unacknowledged record has failed (default 30000)"},
+          {.name = "txn", .value = "ID", .help = "in one transaction of this transactional id"},
+          {.name = "txn-every", .value = "N", .help = "--txn: in transactions of N records each"},
           {.name = "create", .help = "create the topic if it is not there"},
           {.name = "quiet", .shortNames = "q", .help = "no summary when all went well"},
       }),
       .examples = {{"seq 1000 | mq produce numbers --create", "a record per line"},
                    {"tar c dir | mq produce blobs -p 0 --chunk 512K", "any bytes, in order, in one partition"},
+                   {"mq produce orders --txn nightly < batch.txt", "all of the file, or nothing of it"},
                    {"mq consume orders -J -o :end | mq produce orders-copy -J", "a copy with keys, headers and times"}},
       .run = runProduce};
 }
