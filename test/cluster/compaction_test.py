@@ -193,3 +193,48 @@ def test_one_bad_partition_is_named_and_the_others_go_on():
         lines = [json.loads(line) for line in node.log_path.read_text(errors="replace").splitlines() if '"event":"uncleanable"' in line]
         assert len(lines) == 1 and "bad-0" in json.dumps(lines[0]) and "checksum" in json.dumps(lines[0]), lines
         assert len(read(node, "good")) < 30
+
+
+def test_groups_are_there_again_when_their_log_was_compacted_to_nothing():
+    """Reading a log whose start lies far in front of its first record ends, as does one without any record."""
+    offsets = "__consumer_offsets"
+    with Node(*QUICK, "--set", "offsets.topic.num.partitions=1", "--set", "group.initial.rebalance.delay.ms=0",
+              "--set", "log.cleaner.delete.retention.ms=0", "--set", "log.retention.check.interval.ms=100") as node:
+        node.mq("topic", "create", "t")
+        node.mq("produce", "t", input="".join(f"{i}\n" for i in range(100)))
+
+        def commit(group, offset):
+            node.mq("group", "seek", group, f"t={offset}")
+
+        for n in range(30):
+            commit(f"g{n}", n)
+        commit("kept", 7)
+        node.mq("group", "delete", *[f"g{n}" for n in range(30)], "--yes")
+        node.mq("topic", "alter", offsets, "-c", "segment.ms=100", "-c", "min.cleanable.dirty.ratio=0.0", "-c", "delete.retention.ms=0")
+        size = lambda: sum(file.stat().st_size for file in (node.data / f"{offsets}-0").glob("*.log"))
+        before = size()
+
+        def rolled_and_compacted():
+            commit("last", 1)
+            return size() < before / 4
+
+        assert eventually(rolled_and_compacted, within=60, every=0.2), (before, size())
+        for restart in (node.stop, node.kill):
+            restart()
+            node.start()
+            listed = {json.loads(line)["group"] for line in node.mq("group", "list", "-J").stdout.splitlines()}
+            assert listed == {"kept", "last"}, listed
+            assert json.loads(node.mq("group", "lag", "kept", "-J").stdout)["committed"] == 7
+        # And when nothing is left of it.
+        node.mq("group", "delete", "kept", "last", "--yes")
+        with Client(node.port) as client:
+            end = client.offset(offsets, 0, -1)[1]
+        node.stop()
+        node.start()
+        assert node.mq("group", "list", "-J").stdout == ""
+        commit("new", 3)
+        with Client(node.port) as client:
+            assert client.offset(offsets, 0, -1)[1] > end
+        node.kill()
+        node.start()
+        assert json.loads(node.mq("group", "lag", "new", "-J").stdout)["committed"] == 3
