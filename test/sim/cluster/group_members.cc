@@ -147,9 +147,12 @@ class Member {
   // Until its session on the broker could end at the earliest; `asked`: when it last asked something it was answered.
   void owns(const std::vector<int32_t>& partitions, Instant asked) {
     if (!isMixed_) return;
-    // A static member that was replaced hands its partitions to itself.
-    groups_.owns(group_, instance_.value_or("classic " + id_), partitions, w_.shard.now(),
-                 asked + Duration(std::chrono::milliseconds(kSessionMs)));
+    const Instant until = asked + Duration(std::chrono::milliseconds(kSessionMs));
+    const Instant now = w_.shard.now();
+    // An answer that took longer than its session tells of what it may have lost since. A static member that was
+    // replaced hands its partitions to itself.
+    groups_.owns(group_, instance_.value_or("classic " + id_), now < until ? partitions : std::vector<int32_t>(), now,
+                 until);
   }
 
   // Into the next generation, with an assignment; false: not this time.
