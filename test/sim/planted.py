@@ -10,6 +10,7 @@ has never failed proves nothing; this is the list for the checks of groups, comm
 import argparse
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -94,6 +95,7 @@ def main():
     if changed:
         print(f"src/ has changes, and would be put back without them:\n{changed}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the file is put back on the way
     missed = 0
     for name in chosen:
         path, before, after = FAULTS[name]
