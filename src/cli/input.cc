@@ -1,5 +1,6 @@
 #include "cli/input.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 namespace mq::cli {
 namespace {
 constexpr size_t kPiece = 256 << 10;
-}
+constexpr int kIdleMs = 20;
+}  // namespace
 
 Input::Input(int descriptor, std::string name, InputOptions options)
     : descriptor_(descriptor), name_(std::move(name)), options_(std::move(options)) {}
@@ -26,6 +28,14 @@ bool Input::fill() {
   }
   size_t have = buffer_.size();
   buffer_.resize(have + kPiece);
+  if (options_.whileIdle) {
+    pollfd readable{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    while (::poll(&readable, 1, kIdleMs) <= 0 && !Interrupts::any()) {
+      if (options_.whileIdle()) continue;
+      ended_ = true;
+      return false;
+    }
+  }
   ssize_t got;
   do got = ::read(descriptor_, buffer_.data() + have, kPiece);
   while (got < 0 && errno == EINTR && !Interrupts::any());

@@ -2,6 +2,7 @@
 // size, or JSON lines. Memory is bounded: a record over the limit is read past and reported, the next one is read as
 // usual.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ struct InputOptions {
   size_t chunkBytes = 0;
   size_t recordBytesMax = 0;
   bool emptyIsNull = false;  // -Z
+  // Called every few milliseconds while the input has nothing to read and is not at its end; false ends it.
+  std::function<bool()> whileIdle = nullptr;
 };
 
 struct InputRecord {

@@ -181,8 +181,24 @@ struct Wanted {
     txn = arguments.text("txn");
     if (txn && txn->empty()) fail(exitUsage, "--txn takes a transactional id, which stays the same from run to run");
     if (txn && acks != "all" && acks != "-1") fail(exitUsage, "--txn needs --acks all");
-    if (auto every = arguments.number("txn-every", 1, INT64_MAX)) txnEvery = static_cast<uint64_t>(*every);
-    if (txnEvery > 0 && !txn) fail(exitUsage, "--txn-every goes with --txn ID");
+    if (auto every = arguments.text("txn-every")) parseEvery(*every);
+    if (arguments.has("txn-every") && !txn) fail(exitUsage, "--txn-every goes with --txn ID");
+  }
+
+  // "1000" records, "100ms", "5s"
+  void parseEvery(const std::string& text) {
+    char* end = nullptr;
+    errno = 0;
+    const unsigned long long number = std::strtoull(text.c_str(), &end, 10);
+    const std::string_view unit = end;
+    if (std::isdigit(static_cast<unsigned char>(text[0])) && errno == 0 && number > 0 && number < 1'000'000'000'000) {
+      using std::chrono::milliseconds;
+      if (unit.empty()) txnEvery = number;
+      if (unit == "ms") txnWithin = milliseconds(number);
+      if (unit == "s") txnWithin = milliseconds(number * 1000);
+      if (unit.empty() || unit == "ms" || unit == "s") return;
+    }
+    fail(exitUsage, "--txn-every takes a number of records or a time such as 100ms or 5s, not '{}'", text);
   }
 
   std::string acks;
@@ -191,7 +207,8 @@ struct Wanted {
   std::vector<std::pair<std::string, std::string>> headers;
   std::optional<std::string> key;
   std::optional<std::string> txn;
-  uint64_t txnEvery = 0;  // records; 0: all in one transaction
+  uint64_t txnEvery = 0;                   // records; 0: no such limit
+  std::chrono::milliseconds txnWithin{0};  // 0: no such limit; without either all is one transaction
 };
 
 class Producer {
@@ -287,9 +304,12 @@ class Producer {
   }
   // After a record; commits when it is the last one of its transaction. False: it was aborted, `why` says why.
   bool sentOne(std::string* why) {
-    if (wanted_.txnEvery == 0 || ++inTransaction_ < wanted_.txnEvery) return true;
-    return commit(why) && begin(why);
+    ++inTransaction_;
+    const bool isFull = wanted_.txnEvery > 0 && inTransaction_ >= wanted_.txnEvery;
+    return isFull || isDue() ? commit(why) && begin(why) : true;
   }
+  // While no record comes.
+  bool idle(std::string* why) { return inTransaction_ > 0 && isDue() ? commit(why) && begin(why) : true; }
   // All or nothing; what had failed in it makes it nothing.
   bool commit(std::string* why) {
     const Delivery& delivery = run_.delivery;
@@ -326,8 +346,10 @@ class Producer {
   }
 
  private:
+  bool isDue() const { return wanted_.txnWithin.count() > 0 && Clock::now() - began_ >= wanted_.txnWithin; }
   bool begin(std::string* why) {
     inTransaction_ = 0;
+    began_ = Clock::now();
     isOpen_ = succeeds(rd_kafka_begin_transaction(handle_.get()), why);
     return isOpen_;
   }
@@ -373,6 +395,7 @@ class Producer {
   bool warnedOfZero_ = false;
   bool isOpen_ = false;  // a transaction
   uint64_t inTransaction_ = 0;
+  Clock::time_point began_;
 };
 
 class Progress {
@@ -440,6 +463,12 @@ int runProduce(const Arguments& arguments) {
   bool warned = false;
   std::string dead;
   if (topic) known.insert(*topic);
+  if (producer.isTransactional()) {
+    options.whileIdle = [&] {
+      if (!producer.idle(&dead) && dead.empty()) dead = "a record of it failed";
+      return dead.empty();
+    };
+  }
   try {
     for (const std::string& file : files) {
       int descriptor = file == "-" ? STDIN_FILENO : ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -565,7 +594,9 @@ Command produceCommand() {
           {.name = "acks", .value = "N", .help = "0, 1 or all (default all)"},
           {.name = "timeout", .value = "MS", .help = "until an unacknowledged record has failed (default 30000)"},
           {.name = "txn", .value = "ID", .help = "in one transaction of this transactional id"},
-          {.name = "txn-every", .value = "N", .help = "--txn: in transactions of N records each"},
+          {.name = "txn-every",
+           .value = "N|TIME",
+           .help = "--txn: in transactions of N records each, or of a time: 100ms, 5s"},
           {.name = "create", .help = "create the topic if it is not there"},
           {.name = "quiet", .shortNames = "q", .help = "no summary when all went well"},
       }),

@@ -119,6 +119,18 @@ def test_transactions_of_so_many_records_each():
         assert committed(node, "t") == list(range(1200))
 
 
+def test_transactions_of_a_time_each_also_while_nothing_comes():
+    with Node(*QUICK) as node:
+        node.mq("topic", "create", "t")
+        producing = Producing(node, "t", "--txn", "a", "--txn-every", "200ms")
+        producing.write(lines(0, 50))
+        assert eventually(lambda: committed(node, "t") == list(range(50)))  # though stdin stays open
+        producing.write(lines(50, 80))
+        assert eventually(lambda: committed(node, "t") == list(range(80)))
+        code, err = producing.end()
+        assert code == 0 and "read 80, committed 80, aborted 0" in err, (code, err)
+
+
 def test_what_is_open_is_shown_and_can_be_aborted():
     with Node(*QUICK) as node:
         node.mq("topic", "create", "t", "-p", "2")
@@ -205,6 +217,8 @@ def test_wrong_words():
         refused(2, "txn", "list", "--state", "Sleeping", says="Ongoing")
         refused(2, "produce", "t", "--txn", "a", "--acks", "1", says="--acks all")
         refused(2, "produce", "t", "--txn-every", "5", says="--txn")
+        for wrong in ("0", "-1", "5 s", "1h", "ms", "99999999999999999999"):
+            refused(2, "produce", "t", "--txn", "a", f"--txn-every={wrong}", says="100ms or 5s")
         refused(2, "produce", "t", "--txn", "", says="transactional id")
         refused(5, "produce", "nowhere", "--txn", "a", says="mq topic create")
         empty = node.mq("produce", "t", "--txn", "a", input="")
