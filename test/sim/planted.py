@@ -56,6 +56,23 @@ FAULTS = {
         "src/coordinator/consumer_classic.cc",
         "    Assignment has = readAssignment(member.assignment.view(), now.image).value_or(Assignment());",
         "    Assignment has;"),
+    "a decided end is forgotten in a restart": (
+        "src/coordinator/transactions.cc", "    if (entry.transaction.isEnding()) outbox_->write(", "    if (entry.transaction.isEnding() && id.empty()) outbox_->write("),
+    "time is never up for a transaction": (
+        "src/coordinator/transactions.cc", "now.wall - transaction.started < transaction.timeoutMs)", "now.wall - transaction.started < transaction.timeoutMs * 1000LL)"),
+    "an abort is written as a commit": (
+        "src/coordinator/marker_writer.cc", "auto type = marker.commits ? record::ControlType::commit : record::ControlType::abort;",
+        "auto type = record::ControlType::commit;"),
+    "offsets of a transaction count at once": (
+        "src/coordinator/groups_transactions.cc",
+        "  pending_.add(producer, {of->group, of->topic, of->partition}, {offset->topicId, committedOffset(*offset)});",
+        "  setOffset({of->group, of->topic, of->partition}, offset->topicId, committedOffset(*offset), revision);"),
+    "offsets of a committed transaction do not count": (
+        "src/coordinator/groups_transactions.cc", "if (committed && !pending.isOvertaken) {", "if (committed && pending.isOvertaken) {"),
+    "readers are not told what was aborted": (
+        "src/replica/partition.cc", "fetched.aborted = abortedIn(*slice, upTo);", "(void)abortedIn(*slice, upTo);"),
+    "a batch joins a transaction that its coordinator does not know of": (
+        "src/coordinator/transaction_gate.cc", "    auto allowed = co_await askCoordinator(asked);", "    Result<void> allowed;"),
 }
 
 

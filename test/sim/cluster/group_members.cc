@@ -149,6 +149,7 @@ class Member {
     if (!isMixed_) return;
     const Instant until = asked + Duration(std::chrono::milliseconds(kSessionMs));
     const Instant now = w_.shard.now();
+    if (!partitions.empty()) until_ = until;
     // An answer that took longer than its session tells of what it may have lost since. A static member that was
     // replaced hands its partitions to itself.
     groups_.owns(group_, instance_.value_or("classic " + id_), now < until ? partitions : std::vector<int32_t>(), now,
@@ -220,6 +221,9 @@ class Member {
         case 2: co_await pause(100, 2 * kSessionMs); break;
         default: break;
       }
+      // A coordinator that is still reading its log says to all that they may go on, as Kafka's: one that has been
+      // silent for its session has to know by itself that it is out.
+      if (isMixed_ && w_.shard.now() >= until_) co_return;
       wire::HeartbeatRequest beat{.groupId = group_, .generationId = generation_, .memberId = id_};
       beat.groupInstanceId = instance_;
       Instant asked = w_.shard.now();
@@ -229,6 +233,7 @@ class Member {
         if (!isAway(alive.message.errorCode)) co_return;
         continue;
       }
+      if (isMixed_ && w_.shard.now() >= until_) co_return;
       owns(owned_, asked);
       if (random_.chance(2, 3) && !co_await commit()) co_return;
     }
@@ -281,6 +286,7 @@ class Member {
   std::string id_;
   int32_t generation_ = -1;
   std::vector<int32_t> owned_;
+  Instant until_;  // isMixed: when its session on the broker could end at the earliest
   std::map<int32_t, int64_t> positions_;
 };
 

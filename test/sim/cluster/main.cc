@@ -77,10 +77,11 @@ int fresh(uint64_t runs) {
 }
 
 // The rare things that a suite has to come by: a run without them proves nothing.
-constexpr const char* kMarks[] = {"acknowledged", "seen",       "retries",  "power-cut",      "kill",
-                                  "recovery",     "full-disk",  "io-error", "sync-failed",    "clean-stop",
-                                  "clean-start",  "cut",        "trims",    "topics-deleted", "down-while-starting",
-                                  "commits",      "assignments"};
+constexpr const char* kMarks[] = {
+    "acknowledged", "seen",        "retries",       "power-cut",      "kill",
+    "recovery",     "full-disk",   "io-error",      "sync-failed",    "clean-stop",
+    "clean-start",  "cut",         "trims",         "topics-deleted", "down-while-starting",
+    "commits",      "assignments", "txn-committed", "txn-aborted",    "txn-unknown"};
 
 int suite() {
   std::map<std::string, uint64_t> sum;

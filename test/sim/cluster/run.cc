@@ -9,6 +9,7 @@
 #include "group_members.h"
 #include "runtime/tasks.h"
 #include "sim_world.h"
+#include "transactions.h"
 #include "workload.h"
 
 namespace mq::sim {
@@ -52,6 +53,8 @@ class Cluster {
     set("group.consumer.min.heartbeat.interval.ms", "100");
     set("group.consumer.heartbeat.interval.ms", "1000");
     set("group.initial.rebalance.delay.ms", std::to_string(random_.chance(1, 2) ? 0 : random_.between(1, 2000)));
+    set("transaction.state.log.num.partitions", std::to_string(random_.between(1, 3)));
+    set("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500");
     set("log.scrub.bytes.per.second", std::to_string(random_.between(0, 1'000'000)));
     auto config = config::BrokerConfig::load(input);
     if (!config) kj::throwFatalException(KJ_EXCEPTION(FAILED, config.error().front().toString().c_str()));
@@ -255,12 +258,23 @@ class Cluster {
     for (uint64_t count = random_.between(1, 2); count > 0; --count) actors.push_back(readUntilStopped(w));
     actors.push_back(administerUntilStopped(w, 6));
     co_await startGroups(w, actors);
+    if (uint64_t count = random_.between(0, 2); count > 0) {
+      co_await prepareTransactions(w);
+      for (; count > 0; --count)
+        actors.push_back(transactUntilStopped(w, transactions_, fmt::format("transactional{}", count)));
+      actors.push_back(readCommittedUntilStopped(w, transactions_));
+    }
     auto builder = kj::heapArrayBuilder<kj::Promise<void>>(actors.size());
     for (auto& actor : actors) builder.add(actor.eagerlyEvaluate(nullptr));
     co_await kj::joinPromises(builder.finish());
     world_.tell("the clients are done; reading everything");
     history_.check(co_await readAll(w));
     co_await checkCommits(w, groups_, groupNames_);
+    if (!transactions_.producers().empty()) co_await checkTransactions(w, transactions_);
+    using Outcome = TransactionHistory::Outcome;
+    marks["txn-committed"] += transactions_.count(Outcome::committed);
+    marks["txn-aborted"] += transactions_.count(Outcome::aborted);
+    marks["txn-unknown"] += transactions_.count(Outcome::unknown);
     marks["commits"] += groups_.commits();
     marks["assignments"] += groups_.assignments();
   }
@@ -307,6 +321,7 @@ class Cluster {
   SimNode& clients_;
   History history_;
   GroupHistory groups_;
+  TransactionHistory transactions_;
   std::vector<std::string> groupNames_;
   std::optional<config::BrokerConfig> config_;
   bool powerCuts_ = true;
