@@ -287,9 +287,13 @@ kj::Promise<Result<Offset>> Log::deleteRecordsTo(Offset offset) {
   if (offset > end_ || offset.value() < 0) {
     return Result<Offset>(failure(Error::offsetOutOfRange, "{} is not in [{}, {}] of {}", offset, start_, end_, name_));
   }
-  if (offset <= start_) return Result<Offset>(start_);
+  if (offset <= storedStart_) return Result<Offset>(start_);
   auto paf = kj::newPromiseAndFulfiller<Result<Offset>>();
-  advanceStart(offset, kj::mv(paf.fulfiller));
+  if (offset > start_) {
+    advanceStart(offset, kj::mv(paf.fulfiller));
+  } else {  // asked again: the first time is not stored yet, or could not be
+    storeStart(kj::mv(paf.fulfiller));
+  }
   return kj::mv(paf.promise);
 }
 
@@ -307,16 +311,23 @@ void Log::advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>
       if (observer_ != nullptr) observer_->startMoved(start);
     }));
   }
+  storeStart(kj::mv(answer));
+}
+
+void Log::storeStart(kj::Own<kj::PromiseFulfiller<Result<Offset>>> answer) {
   if (!listed_) {  // the directory knows nothing of this log yet: first its files, then its start
     home_.syncs.request(*this);
   }
   ++jobs_;
+  ++startStores_;
+  const Offset start = start_;
   kj::Promise<void> ready = listed_ ? kj::Promise<void>(kj::READY_NOW) : whenDurable(end_);
   auto* waiting = answer.get();  // null: nobody waits
   tasks_.add(ready.then([this, start] { return home_.storeStart(name_, start); })
                  .then(
                      [this, start, waiting] {
                        --jobs_;
+                       --startStores_;
                        storedStart_ = std::max(storedStart_, start);
                        dropSegmentsBelowStart();
                        trimming_ = false;
@@ -325,6 +336,7 @@ void Log::advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>
                      },
                      [this, waiting](kj::Exception&& reason) {
                        --jobs_;
+                       --startStores_;
                        trimming_ = false;
                        if (waiting != nullptr)
                          waiting->fulfill(Result<Offset>(Failure(Error::kafkaStorageError, describe(reason))));
@@ -404,7 +416,11 @@ void Log::enforceRetention() {
     if (!isEmpty) start = end;
     rollActive = isActive;
   }
-  if (start <= start_) return;
+  if (start <= start_) {
+    // What could not be stored before (the disk was full) still holds up the files below it.
+    if (storedStart_ < start_ && startStores_ == 0) storeStart({});
+    return;
+  }
   if (rollActive && !roll()) return;
   home_.shard.log().info("retention", "{}: log start moves from {} to {}", name_, start_, start);
   advanceStart(start, {});

@@ -272,6 +272,7 @@ class Log final : private Syncable {
   void ensureIndexes(Segment& segment);
   bool indexesReady(Segment& segment);
   void advanceStart(Offset start, kj::Own<kj::PromiseFulfiller<Result<Offset>>> answer);
+  void storeStart(kj::Own<kj::PromiseFulfiller<Result<Offset>>> answer);  // answer may be null: nobody waits
   void dropSegmentsBelowStart();
   void unlinkLater(std::vector<std::string> paths);
 
@@ -348,7 +349,8 @@ class Log final : private Syncable {
 
   Segments segments_;  // the last one is active
   Offset start_{0};
-  Offset storedStart_{0};  // what a crash would find
+  Offset storedStart_{0};   // what a crash would find
+  size_t startStores_ = 0;  // under way
   Offset end_{0};
   Offset next_{0};
   Offset highWatermark_{0};

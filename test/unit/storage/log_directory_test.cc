@@ -288,6 +288,50 @@ TEST_CASE("LogShard: a sync that fails takes the directory offline once, for goo
   runOn(world, node, body);
 }
 
+TEST_CASE("Log: a start that could not be stored for lack of space is not acknowledged when it is asked for again") {
+  sim::SimWorld world({.seed = 10});
+  sim::SimNode& node = world.addNode();
+  auto body = [&](Shard& first) -> Co<void> {
+    Options options;
+    options.path = "/data";
+    options.tuning.freeBytesMin = 0;
+    options.reserveBytes = 0;
+    LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+    LogShard logs(first, directory);
+    Life life{first, directory, logs};
+    Log* log = co_await life.open("t", plainSettings());
+    co_await put(*log, makeBatch({.records = 9}));
+    co_await log->whenDurable(Offset(9));
+    auto stored = [&] {
+      const std::string path = "/data/log-start-offset-checkpoint";
+      if (!first.files().exists(path)) return false;
+      return first.files().readFile(path, 10'000).find("t 0 5") != std::string::npos;
+    };
+
+    node.disk().setCapacity(node.disk().used());
+    for (int64_t asked : {5, 5, 3}) {
+      CAPTURE(asked);
+      CHECK((co_await log->deleteRecordsTo(Offset(asked))).errorCode() == Error::kafkaStorageError);
+      CHECK_FALSE(stored());
+    }
+    node.disk().setCapacity(UINT64_MAX);
+    auto moved = co_await log->deleteRecordsTo(Offset(3));
+    REQUIRE(moved.has_value());
+    CHECK(*moved == Offset(5));
+    CHECK(stored());
+
+    // Nor while the first one is on its way.
+    auto slow = log->deleteRecordsTo(Offset(7));
+    auto behind = log->deleteRecordsTo(Offset(6));
+    CHECK((co_await kj::mv(behind)).has_value());
+    CHECK(first.files().readFile("/data/log-start-offset-checkpoint", 10'000).find("t 0 7") != std::string::npos);
+    CHECK((co_await kj::mv(slow)).has_value());
+    co_await logs.close();
+    co_await directory.close();
+  };
+  runOn(world, node, body);
+}
+
 TEST_CASE(
     "LogDirectory: a first append that could not be listed for lack of space becomes durable once there is some") {
   sim::SimWorld world({.seed = 9});
