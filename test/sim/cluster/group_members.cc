@@ -218,7 +218,11 @@ class Member {
           client_.close("crash");
           if (!instance_) id_.clear();
           co_return;
-        case 2: co_await pause(100, 2 * kSessionMs); break;
+        case 2:
+          co_await pause(100, 2 * kSessionMs);
+          // The first that it does may be to commit what it has done before, whoever goes on with it meanwhile.
+          if (random_.chance(1, 2) && !co_await commit()) co_return;
+          break;
         default: break;
       }
       // A coordinator that is still reading its log says to all that they may go on, as Kafka's: one that has been
@@ -337,12 +341,14 @@ class Consumer {
   void out() {
     epoch_ = 0;
     owned_.clear();
+    next_.reset();
     positions_.clear();
     groups_.owns(group_, id_, {}, w_.shard.now(), w_.shard.now());
   }
 
   Co<void> beat(int32_t epoch) {
     if (epoch < 0 && epoch_ == 0) co_return;
+    if (next_ && random_.chance(1, 2)) take(*std::exchange(next_, std::nullopt));
     wire::ConsumerGroupHeartbeatRequest request{.groupId = group_, .memberId = id_, .memberEpoch = epoch};
     request.instanceId = instance_;
     request.rebalanceTimeoutMs = 3000;
@@ -383,10 +389,22 @@ class Consumer {
       topic_ = topic.topicId;
       owned = topic.partitions;
     }
+    // What has to be given back may still be worked on: until then it says that it has it.
+    const bool givesBack = !std::ranges::includes(owned, owned_);
+    if (givesBack && random_.chance(1, 2)) {
+      groups_.owns(group_, id_, owned_, w_.shard.now(), heardAt_ + kGivesUp);
+      next_ = std::move(owned);
+    } else {
+      take(std::move(owned));
+    }
+  }
+
+  void take(std::vector<int32_t> owned) {
+    next_.reset();
     std::erase_if(positions_,
                   [&](const auto& entry) { return std::find(owned.begin(), owned.end(), entry.first) == owned.end(); });
-    owned_ = owned;
-    groups_.owns(group_, id_, owned, w_.shard.now(), heardAt_ + kGivesUp);
+    owned_ = std::move(owned);
+    groups_.owns(group_, id_, owned_, w_.shard.now(), heardAt_ + kGivesUp);
   }
 
   Co<void> commit() {
@@ -433,6 +451,7 @@ class Consumer {
   Instant heardAt_;
   TopicId topic_;
   std::vector<int32_t> owned_;
+  std::optional<std::vector<int32_t>> next_;  // what it will have once it has given the rest back
   std::map<int32_t, int64_t> positions_;
 };
 
@@ -491,11 +510,19 @@ Co<void> commitOnce(Workload& w, KafkaClient& client, GroupHistory& groups, Prng
 
 Co<void> commitUntilStopped(Workload& w, GroupHistory& groups, std::string group) {
   Prng random = w.random.fork();
-  KafkaClient client(w.shard, w.broker);
+  KafkaClient client(w.shard, w.broker), reader(w.shard, w.broker);
   int64_t position = 0;
   while (!w.stopping) {
     co_await w.shard.after(Duration(std::chrono::milliseconds(random.between(1, 200))));
-    co_await attempted(commitOnce(w, client, groups, random, group, position));
+    auto committed = attempted(commitOnce(w, client, groups, random, group, position)).eagerlyEvaluate(nullptr);
+    // Somebody looks while it is on its way: what is told then must be as safe as what is acknowledged.
+    for (uint64_t reads = random.between(0, 3); reads > 0; --reads) {
+      co_await w.shard.after(std::chrono::microseconds(random.between(100, 4000)));
+      std::vector<int32_t> all;
+      for (int32_t i = 0; i < kGroupPartitions; ++i) all.push_back(i);
+      co_await attempted(readCommitted(reader, groups, group, all).ignoreResult());
+    }
+    co_await kj::mv(committed);
   }
 }
 
