@@ -332,7 +332,9 @@ class Producer {
   void abort() {
     if (!std::exchange(isOpen_, false)) return;
     std::string why;
-    if (!succeeds(rd_kafka_abort_transaction(handle_.get(), static_cast<int>(wanted_.timeoutMs)), &why))
+    rd_kafka_error_t* error = rd_kafka_abort_transaction(handle_.get(), static_cast<int>(wanted_.timeoutMs));
+    const bool isFenced = error != nullptr && rd_kafka_error_is_fatal(error) != 0;  // who fenced it has ended it
+    if (!succeeds(error, &why) && !isFenced)
       fmt::print(stderr, "mq: the transaction could not be aborted, its time-out will do that: {}\n", why);
   }
 
