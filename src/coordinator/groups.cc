@@ -221,9 +221,10 @@ void Groups::consumerHeartbeat(const Caller& caller, wire::ConsumerGroupHeartbea
   const std::string id = asked.groupId;
   if (asked.memberId.empty()) asked.memberId = now.random.uuid().toString();
   Group* group = find(id);
-  if (asked.memberEpoch != kJoin && group != nullptr && !group->consumer && group->classic->isOfConsumers()) {
-    // It was fenced, and the group went to its classic members. It may join again, which Kafka's answer, that there is
-    // no such group, would keep it from.
+  if (asked.memberEpoch != kJoin && group != nullptr && !group->consumer &&
+      (group->classic->isEmpty() || group->classic->isOfConsumers())) {
+    // It was fenced, and the group went to its classic members, or is about to. It may join again, which Kafka's
+    // answer, that there is no such group, would keep it from.
     return effects.answer(std::move(answer), failure(Error::unknownMemberId, "Member {} is not a member of group {}.",
                                                      asked.memberId, id));
   }
