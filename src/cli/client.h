@@ -76,6 +76,7 @@ class Client {
     }
   }
 
+  std::chrono::milliseconds timeout() const { return options_.timeout; }
   std::string where() const;  // "127.0.0.1:9092", the broker last spoken to
 
  private:

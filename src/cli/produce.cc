@@ -22,6 +22,7 @@
 namespace mq::cli {
 namespace {
 using Clock = std::chrono::steady_clock;
+constexpr int kCommitTryMs = 5000;                  // then the signals and the time are looked at
 constexpr size_t kRecordBytesMaxDefault = 1048588;  // Kafka's max.message.bytes
 
 // What one run counts. Delivery reports arrive in poll() and flush(), on the command's own thread.
@@ -231,7 +232,7 @@ class Producer {
     };
     if (wanted_.txn) {
       properties.emplace_back("transactional.id", *wanted_.txn);
-      properties.emplace_back("transaction.timeout.ms", std::to_string(std::max<int64_t>(wanted_.timeoutMs, 60'000)));
+      properties.emplace_back("transaction.timeout.ms", std::to_string(transactionTimeout().count()));
     }
     handle_ = makeHandle(RD_KAFKA_PRODUCER, arguments, properties, &run,
                          [](rd_kafka_conf_t* conf) { rd_kafka_conf_set_dr_msg_cb(conf, onDelivery); });
@@ -313,16 +314,18 @@ class Producer {
   // All or nothing; what had failed in it makes it nothing.
   bool commit(std::string* why) {
     const Delivery& delivery = run_.delivery;
+    // Behind its time-out the coordinator has ended the transaction itself.
+    const Clock::time_point deadline = Clock::now() + transactionTimeout();
     if (delivery.failed == 0) {
       for (;;) {
-        rd_kafka_error_t* error = rd_kafka_commit_transaction(handle_.get(), -1);
+        rd_kafka_error_t* error = rd_kafka_commit_transaction(handle_.get(), kCommitTryMs);
         const bool again = error != nullptr && rd_kafka_error_is_retriable(error);
         if (succeeds(error, why)) {
           run_.delivery.committed = delivery.acknowledged;
           isOpen_ = false;
           return true;
         }
-        if (!again || Interrupts::any()) break;
+        if (!again || Interrupts::any() || Clock::now() >= deadline) break;
         why->clear();
       }
     }
@@ -348,6 +351,9 @@ class Producer {
   }
 
  private:
+  std::chrono::milliseconds transactionTimeout() const {
+    return std::chrono::milliseconds(std::max<int64_t>(wanted_.timeoutMs, 60'000));
+  }
   bool isDue() const { return wanted_.txnWithin.count() > 0 && Clock::now() - began_ >= wanted_.txnWithin; }
   bool begin(std::string* why) {
     inTransaction_ = 0;

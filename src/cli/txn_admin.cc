@@ -1,7 +1,9 @@
 #include "cli/txn_admin.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "cli/output.h"
 #include "wire/describe_producers_request.h"
@@ -13,6 +15,7 @@ namespace mq::cli {
 namespace {
 
 constexpr int16_t kDurationFrom = 1, kPatternFrom = 2;  // of ListTransactions
+constexpr std::chrono::milliseconds kLoadingPause{50};
 
 }  // namespace
 
@@ -26,10 +29,12 @@ std::vector<ListedTransaction> listTransactions(Client& client, const wire::List
     if ((filter.durationFilter >= 0 && version < kDurationFrom) ||
         (filter.transactionalIdPattern && version < kPatternFrom))
       fail(exitFailed, "broker {} is too old to filter by age or pattern", broker.nodeId);
-    auto deadline = wallClockMs() + 10'000;
+    const auto deadline = std::chrono::steady_clock::now() + client.timeout();
     auto answer = client.call(filter, broker.nodeId);
-    while (answer.errorCode == Error::coordinatorLoadInProgress && wallClockMs() < deadline)
+    while (answer.errorCode == Error::coordinatorLoadInProgress && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kLoadingPause);
       answer = client.call(filter, broker.nodeId);
+    }
     if (answer.errorCode != Error::none) {
       fail(exitCodeOf(answer.errorCode), "broker {} does not list its transactions: {}", broker.nodeId,
            describeError(answer.errorCode, std::nullopt));
