@@ -40,6 +40,8 @@ int runList(const Arguments& arguments) {
   Table table({"ID", "STATE", "PRODUCER", "COORDINATOR"}, {false, false, true, true});
   const bool json = arguments.has("json");
   for (const ListedTransaction& row : listTransactions(client, filter)) {
+    // Brokers count an id that has begun no transaction as one that began in 1970.
+    if (filter.durationFilter >= 0 && row.state == "Empty") continue;
     if (json) {
       out.write(fmt::format("{{\"id\":{},\"state\":{},\"producer\":{},\"coordinator\":{}}}\n", quoted(row.id),
                             quoted(row.state), row.producerId, row.coordinator));

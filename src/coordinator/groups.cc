@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "coordinator/offset_records.h"
 #include "coordinator/records.h"
 
 namespace mq::coordinator {
@@ -280,30 +281,8 @@ void Groups::commit(wire::OffsetCommitRequest asked, int16_t version, const Now&
     effects.answer(std::move(answer), error);
     return settle(id, effects);
   }
-  wire::OffsetCommitResponse response;
-  for (auto& topic : asked.topics) {
-    auto& told = response.topics.emplace_back();
-    told.name = topic.name;
-    told.topicId = topic.topicId;
-    for (auto& partition : topic.partitions) {
-      auto& outcome = told.partitions.emplace_back();
-      outcome.partitionIndex = partition.partitionIndex;
-      std::string metadata = std::move(partition.committedMetadata).value_or("");
-      if (metadata.size() > static_cast<size_t>(settings_.metadataBytesMax)) {
-        outcome.errorCode = Error::offsetMetadataTooLarge;
-        continue;
-      }
-      wire::OffsetCommitValue value;
-      value.offset = partition.committedOffset;
-      value.leaderEpoch = partition.committedLeaderEpoch;
-      value.metadata = std::move(metadata);
-      value.commitTimestamp = now.wall.value();
-      if (asked.retentionTimeMs >= 0) value.expireTimestamp = now.wall.value() + asked.retentionTimeMs;
-      value.topicId = topic.topicId;
-      effects.records.push_back(offsetRecord({id, topic.name, partition.partitionIndex}, value));
-      ++counters_.commits;
-    }
-  }
+  const int64_t expires = asked.retentionTimeMs >= 0 ? now.wall.value() + asked.retentionTimeMs : kNoTimestamp.value();
+  auto response = recordOffsets<wire::OffsetCommitRequest, wire::OffsetCommitResponse>(asked, expires, now, effects);
   effects.answer(std::move(answer), std::move(response));
   settle(id, effects);
 }

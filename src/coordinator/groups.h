@@ -113,6 +113,10 @@ class Groups final : public StateMachine {
   void applyOffset(const struct OffsetKey& key, std::optional<Bytes> value, Revision revision);
   void applyGroup(const std::string& id, std::optional<Bytes> value, Revision revision);
   void applyConsumer(const struct ConsumerKey& key, std::optional<Bytes> value, Revision revision);
+  // The records of what OffsetCommit or TxnOffsetCommit, whose topics have the same shape, commits; what is refused is
+  // told in the response. In offset_records.h.
+  template <class Asked, class Response>
+  Response recordOffsets(Asked& asked, int64_t expireTimestamp, const Now& now, Effects& effects);
   // Takes a record into the batch and applies it at once.
   ConsumerGroup::Write writer(Effects& effects);
   // A group changes its protocol when somebody comes with the other one: to the classic one only without members

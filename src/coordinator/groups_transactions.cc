@@ -1,5 +1,5 @@
 // Groups: offsets that are committed inside transactions.
-#include "coordinator/groups.h"
+#include "coordinator/offset_records.h"
 #include "coordinator/records.h"
 
 namespace mq::coordinator {
@@ -23,29 +23,8 @@ void Groups::commitPending(wire::TxnOffsetCommitRequest asked, const Now& now,
     effects.answer(std::move(answer), error);
     return settle(id, effects);
   }
-  wire::TxnOffsetCommitResponse response;
-  for (auto& topic : asked.topics) {
-    auto& told = response.topics.emplace_back();
-    told.name = topic.name;
-    told.topicId = topic.topicId;
-    for (auto& partition : topic.partitions) {
-      auto& outcome = told.partitions.emplace_back();
-      outcome.partitionIndex = partition.partitionIndex;
-      std::string metadata = std::move(partition.committedMetadata).value_or("");
-      if (metadata.size() > static_cast<size_t>(settings_.metadataBytesMax)) {
-        outcome.errorCode = Error::offsetMetadataTooLarge;
-        continue;
-      }
-      wire::OffsetCommitValue value;
-      value.offset = partition.committedOffset;
-      value.leaderEpoch = partition.committedLeaderEpoch;
-      value.metadata = std::move(metadata);
-      value.commitTimestamp = now.wall.value();
-      value.topicId = topic.topicId;
-      effects.records.push_back(offsetRecord({id, topic.name, partition.partitionIndex}, value));
-      ++counters_.commits;
-    }
-  }
+  auto response = recordOffsets<wire::TxnOffsetCommitRequest, wire::TxnOffsetCommitResponse>(
+      asked, kNoTimestamp.value(), now, effects);
   effects.transaction = ProducerEpoch{ProducerId(asked.producerId), asked.producerEpoch};
   effects.answer(std::move(answer), std::move(response));
   settle(id, effects);

@@ -163,6 +163,9 @@ def test_what_is_open_is_shown_and_can_be_aborted():
         node.mq("txn", "abort", "a", "--yes")
         assert committed(node, "t") == list(range(10))
         assert rows(node, "producers", "--open", "t") == []
+        # The id is there, and has begun nothing that could be old.
+        assert [row["state"] for row in rows(node, "list")] == ["Empty"]
+        assert rows(node, "list", "--older-than", "0") == []
         code, err = producing.end()
         assert code == 1 and "committed 0" in err and "could not be aborted" not in err, (code, err)
         again = node.mq("txn", "abort", "a", "--yes", check=False)

@@ -3,6 +3,7 @@
 #include "coordinator/transaction_gate.h"
 #include "kafka/handlers/group.h"
 #include "kafka/handlers/handlers.h"
+#include "kafka/handlers/offset_split.h"
 #include "wire/txn_offset_commit_request.h"
 #include "wire/txn_offset_commit_response.h"
 
@@ -16,48 +17,6 @@ constexpr int16_t kTopicIdsFrom = 6;
 
 using Asked = wire::TxnOffsetCommitRequest;
 using Committed = wire::TxnOffsetCommitResponse;
-
-// What the coordinator is asked, and where in the response its answers belong.
-struct Split {
-  Asked asked;
-  std::vector<std::pair<size_t, size_t>> places;  // topic, partition in the response
-  Committed response;
-};
-
-Split split(const Request& request, Asked&& all) {
-  const metadata::Image& image = request.server.image();
-  const bool isById = request.version >= kTopicIdsFrom;
-  Split split;
-  auto topics = std::move(all.topics);
-  split.asked = std::move(all);
-  for (size_t t = 0; t < topics.size(); ++t) {
-    auto& topic = topics[t];
-    auto& told = split.response.topics.emplace_back();
-    told.name = topic.name;
-    told.topicId = topic.topicId;
-    metadata::TopicRef known = isById ? image.topic(topic.topicId) : image.topic(topic.name);
-    Asked::TxnOffsetCommitRequestTopic sent;
-    if (known) {
-      sent.name = known->name;
-      sent.topicId = known->id;
-    }
-    for (size_t p = 0; p < topic.partitions.size(); ++p) {
-      auto& partition = topic.partitions[p];
-      auto& outcome = told.partitions.emplace_back();
-      outcome.partitionIndex = partition.partitionIndex;
-      if (known == nullptr) {
-        outcome.errorCode = isById ? Error::unknownTopicId : Error::unknownTopicOrPartition;
-      } else if (known->partition(partition.partitionIndex) == nullptr) {
-        outcome.errorCode = Error::unknownTopicOrPartition;
-      } else {
-        split.places.emplace_back(t, p);
-        sent.partitions.push_back(std::move(partition));
-      }
-    }
-    if (!sent.partitions.empty()) split.asked.topics.push_back(std::move(sent));
-  }
-  return split;
-}
 
 kj::Promise<Result<Committed>> commit(const Request& request, Asked asked) {
   Server& server = request.server;
@@ -96,20 +55,13 @@ Error toClient(Error error) {
 }  // namespace
 
 Co<Committed> txnOffsetCommit(Request& request, Asked asked) {
-  Split parts = split(request, std::move(asked));
+  OffsetSplit<Asked, Committed> parts(request.server.image(), std::move(asked), request.version >= kTopicIdsFrom);
   if (parts.places.empty()) co_return std::move(parts.response);
   auto committed = co_await commit(request, std::move(parts.asked));
-  size_t place = 0;
-  auto outcomeAt = [&](size_t at) -> Error& {
-    auto [topic, partition] = parts.places[at];
-    return parts.response.topics[topic].partitions[partition].errorCode;
-  };
-  if (committed) {
-    for (const auto& topic : committed->topics)
-      for (const auto& partition : topic.partitions) outcomeAt(place++) = partition.errorCode;
-  } else {
-    for (; place < parts.places.size(); ++place) outcomeAt(place) = toClient(committed.failure().error);
-  }
+  if (committed)
+    parts.take(*committed);
+  else
+    parts.refuse(toClient(committed.failure().error));
   co_return std::move(parts.response);
 }
 
