@@ -16,6 +16,7 @@ using Response = wire::ConsumerGroupHeartbeatResponse;
 constexpr int32_t kJoin = 0, kLeaveStatic = -2;
 constexpr size_t kReasonMax = 512;
 constexpr int16_t kClientNamesMemberFrom = 1;
+constexpr Duration kHeartbeatWhileMoving = 1s;  // at most
 
 Assignment assignmentOf(const std::vector<wire::ConsumerGroupHeartbeatRequest::TopicPartitions>& topics) {
   Assignment assignment;
@@ -105,7 +106,7 @@ Result<Response> ConsumerGroup::heartbeat(const Caller& caller, const wire::Cons
   Response response;
   response.memberId = id;
   response.memberEpoch = member.epoch;
-  response.heartbeatIntervalMs = times(now.image).heartbeatMs;
+  response.heartbeatIntervalMs = static_cast<int32_t>(heartbeatInterval(now) / 1ms);
   bool tellsAll = asked.rebalanceTimeoutMs != -1 && (asked.subscribedTopicNames || asked.subscribedTopicRegex) && owned;
   if (asked.memberEpoch == kJoin || tellsAll || before != member.assigned) {
     response.assignment.emplace();
@@ -126,6 +127,14 @@ void ConsumerGroup::refresh(std::string reason, const Now& now, const Write& wri
     if (!reason.empty()) bump(std::move(reason), hash, now, write, effects);
   }
   if (epoch_ > targetEpoch_) assign(now, write);
+}
+
+// Nothing moves but with a heartbeat: who has to give something back hears of it in one, and who gets it in another. So
+// they come closer together while the group is not stable, and for as long as somebody may not have heard of it.
+Duration ConsumerGroup::heartbeatInterval(const Now& now) {
+  Duration usual = std::chrono::milliseconds(times(now.image).heartbeatMs);
+  bool moves = (bumped_ && now.instant - *bumped_ < usual) || state() != State::stable;
+  return moves ? std::min(usual, kHeartbeatWhileMoving) : usual;
 }
 
 Duration ConsumerGroup::session(const Member& member, const metadata::Image& image) {
@@ -235,6 +244,7 @@ void ConsumerGroup::lost(std::string reason, const Now& now, const Write& write,
 
 void ConsumerGroup::bump(std::string reason, int64_t hash, const Now& now, const Write& write, Effects& effects) {
   begin(std::move(reason), now, effects);
+  bumped_ = now.instant;
   write(consumerGroupRecord(id_, {.epoch = epoch_ + 1, .metadataHash = hash}));
 }
 

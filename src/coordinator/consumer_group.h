@@ -117,6 +117,7 @@ class ConsumerGroup {
   Result<Member*> classicMember(const std::string& id, const std::optional<std::string>& instance);
   bool mustRejoin(const std::string& id, const Member& member) const;
   Duration session(const Member& member, const metadata::Image& image);
+  Duration heartbeatInterval(const Now& now);
   // A new epoch and target if there is a reason, or if the topics have changed.
   void refresh(std::string reason, const Now& now, const Write& write, Effects& effects);
   Result<bool> updateMember(const Caller& caller, const wire::ConsumerGroupHeartbeatRequest& asked, const Write& write);
@@ -141,6 +142,7 @@ class ConsumerGroup {
   int32_t epoch_ = 0;
   int64_t hash_ = 0;
   int32_t targetEpoch_ = 0;
+  std::optional<Instant> bumped_;  // last, in this life
   Members members_;
   std::map<std::string, std::string> instances_;  // instance id → member id
   std::map<std::string, Assignment> target_;

@@ -11,7 +11,7 @@
 //   beat GROUP WHO [id=M] [instance=I] [gen=N]
 //   leave GROUP [id=M] [instance=I] [; ...]
 //   hb GROUP WHO [epoch=N] [instance=I] [rebalance=MS] [topics=T,...] [regex=R] [assignor=A] [owned=T:0,1;U:2] [v=N]
-//                                      ConsumerGroupHeartbeat of member WHO; without epoch= the one it was last told
+//      [tell=interval]                 ConsumerGroupHeartbeat of member WHO; without epoch= the one it was last told
 //   commit GROUP [v=N] [id=M] [instance=I] [gen=N] [retention=MS] TOPIC-PARTITION=OFFSET[@EPOCH][:METADATA] ...
 //   fetch GROUP [TOPIC-PARTITION ...]  without any: all
 //   forget GROUP TOPIC-PARTITION ...   OffsetDelete
@@ -427,10 +427,11 @@ class GroupsWorld {
           topic.partitions.push_back(static_cast<int32_t>(numberOf(number)));
       }
     }
+    bool tellsInterval = command.take("tell") == "interval";
     ask([&](Effects& effects) {
       groups_->consumerHeartbeat(
           caller, std::move(asked), now(),
-          [this, who](Result<wire::ConsumerGroupHeartbeatResponse> result) {
+          [this, who, tellsInterval](Result<wire::ConsumerGroupHeartbeatResponse> result) {
             if (!result) return print("hb {}: {} {}", who, result.failure().error, result.failure().message);
             epochs_[who] = result->memberEpoch;
             std::string line = fmt::format("hb {}: epoch {}", who, result->memberEpoch);
@@ -440,6 +441,7 @@ class GroupsWorld {
                 line += text(topic.topicId, topic.partitions);
               if (result->assignment->topicPartitions.empty()) line += " nothing";
             }
+            if (tellsInterval) line += fmt::format(", the next in {} ms", result->heartbeatIntervalMs);
             print("{}", line);
           },
           effects);

@@ -413,7 +413,7 @@ TEST_CASE("ConsumerGroupHeartbeat, ConsumerGroupDescribe: a member's life in eac
     REQUIRE(joined.memberId);
     if (version >= 1) CHECK(*joined.memberId == "chosen-by-me");
     CHECK(joined.memberEpoch == 1);
-    CHECK(joined.heartbeatIntervalMs == 5000);
+    CHECK(joined.heartbeatIntervalMs == 1000);
     REQUIRE(joined.assignment);
     REQUIRE(joined.assignment->topicPartitions.size() == 1);
     CHECK(joined.assignment->topicPartitions[0].topicId == id);
