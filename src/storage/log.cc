@@ -28,7 +28,7 @@ Log::Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSetti
       epochs_(std::move(recovered.epochs)),
       announced_(recovered.end),
       syncedEnd_(recovered.end),
-      durableEnd_(recovered.end),
+      durableEnd_(recovered.start),
       hasDirectory_(recovered.exists),
       newDirectory_(recovered.exists && !recovered.listed),
       newNames_(recovered.exists && !recovered.listed),
@@ -53,7 +53,9 @@ Log::Log(ShardLogs& home, TopicPartition name, TopicId topic, config::TopicSetti
     epochsDirty_ = true;
     startSideWork();
   }
+  // The files of a log that is not listed yet may go with the name of their directory.
   if (newNames_) home_.syncs.request(*this);
+  advanceDurable();
 }
 
 Log::~Log() noexcept(false) {

@@ -371,12 +371,12 @@ class Recovery {
         note("{}: records [{}, {}) are missing above the durable mark {}", directory_, log_.end, base, settings_.mark);
         return setAside(bases, i);
       }
-      if (!scanOne(base)) return log_.damage ? void() : setAside(bases, i + 1);
+      if (!scanOne(base, i + 1 == bases.size())) return log_.damage ? void() : setAside(bases, i + 1);
     }
   }
 
   // False: the log ends in this segment, whatever follows.
-  bool scanOne(Offset base) {
+  bool scanOne(Offset base, bool isLast) {
     FileRef log = files_.open(pathOf(base, kLogSuffix), OpenMode::readWrite);
     SegmentFacts facts{.base = base, .end = base};
     Replay replay(log_.producers, settings_.now);
@@ -423,11 +423,17 @@ class Recovery {
       log->truncate(facts.size);
       changedNames_ = true;
     }
-    log->sync();
-    changedNames_ = true;  // its name may be as young as its bytes
+    // Up to the mark all was synced, first the names, then the bytes.
+    if (cut || facts.end > settings_.mark) log->sync();
+    if (base >= settings_.mark) changedNames_ = true;
     add(facts);
     RecoveredSegment& segment = log_.segments.back();
-    writeAborted(segment, std::move(aborted));
+    // That nothing was aborted is written down when a segment is sealed, not before.
+    if (isLast && aborted.empty() && !transactionIndexBytes_.contains(base)) {
+      segment.aborted = 0;
+    } else {
+      writeAborted(segment, std::move(aborted));
+    }
     unlessFull([&] { segment.indexes = checkIndexes(files_, directory_, facts, settings_.indexIntervalBytes); });
     return !cut;
   }
@@ -449,11 +455,11 @@ class Recovery {
   // An empty index says that nothing was aborted, so an unfinished one must never be found: whole or not at all.
   void writeAborted(RecoveredSegment& segment, std::vector<AbortedTransaction> aborted) {
     std::string path = pathOf(segment.facts.base, kTransactionIndexSuffix);
-    changedNames_ = true;
     segment.aborted = aborted.size();
     bool written = unlessFull([&] {
       if (aborted.empty()) {
-        files_.open(path, OpenMode::create)->truncate(0);
+        FileRef file = files_.open(path, OpenMode::create);
+        if (file->size() > 0) file->truncate(0);
       } else {
         files_.replaceFile(path, asText(encodeIndex(aborted)));
       }

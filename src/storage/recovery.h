@@ -9,7 +9,8 @@
 //   of its
 //                file is kept beside it as <offset>.cut, later segments as <base>.log.cut, reported with numbers, and
 //                cut.
-// What was scanned may sit in the page cache only: files and directory are synced before the end counts.
+// What was scanned behind the mark may sit in the page cache only: files and directory are synced before the end
+// counts.
 //
 // After a clean stop the mark is the log end, so no batch is read but the headers behind the last index entry.
 // Otherwise the headers from the newest usable producer snapshot on are read, and from the mark on the batches whole.

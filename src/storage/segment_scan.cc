@@ -54,8 +54,9 @@ Buffer readDerived(FileSystem& system, const std::string& path, size_t sizeMax, 
 void writeDerived(FileSystem& system, const std::string& path, Bytes bytes) {
   if (bytes.empty() && !system.exists(path)) return;
   FileRef file = system.open(path, OpenMode::create);
-  file->truncate(0);
   if (!bytes.empty()) file->write(0, bytes);
+  // Not emptied first: ext4 takes that for a file being replaced, and writes it out at close.
+  if (file->size() > bytes.size()) file->truncate(bytes.size());
 }
 
 // Is `entry` what it says: the batch at its position ends with its offset?

@@ -239,8 +239,9 @@ class Driver {
       }
     }
     model_.inFlight.clear();
-    model_.durable = end;  // recovery has synced it
-    REQUIRE(log.durableEnd().value() == end);
+    // The start has synced it all; but a log that was not listed yet may still go with the name of its directory.
+    model_.durable = log.durableEnd().value();
+    REQUIRE((model_.durable == end || model_.durable == 0));
     model_.start = model_.startAsked = start;
     model_.endMin = INT64_MAX;
     checkTransactions(log);
@@ -505,4 +506,54 @@ TEST_CASE("Log: hundreds of lives with crashes, power cuts and full disks agree 
     appended += driver.appended();
   }
   CHECK(appended > 1000);
+}
+
+// What a start has counted may sit in the page cache only: bytes, and the names of files that are younger than the
+// mark.
+TEST_CASE("Log: what a start after kill -9 has counted survives a power cut right behind it") {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    INFO("seed ", seed);
+    sim::SimWorld world({.seed = seed});
+    sim::SimNode& node = world.addNode();
+    config::TopicSettings settings = plainSettings();
+    settings.segmentBytes = 1000;
+    int64_t end = 0;
+    auto life = [&](int batches) -> Co<void> {
+      bool done = false;
+      node.start(2, [&](Shard& first) -> Co<void> {
+        Options options;
+        options.path = "/data";
+        options.tuning.freeBytesMin = 0;
+        options.reserveBytes = 0;
+        options.markInterval = 1ms;
+        options.tuning.scrubBytesPerSecond = 0;
+        LogDirectory directory(first, options, {.clusterId = {}, .node = NodeId(1)});
+        LogShard logs(node.shard(1), directory);
+        auto opened = co_await logs.open({"t", 0}, Life::idOf("t"), settings);
+        REQUIRE_MESSAGE(opened.has_value(), (opened ? "" : opened.failure().message));
+        Log& log = **opened;
+        CHECK(log.offlineReason().value_or("") == "");
+        CHECK(log.end().value() == end);
+        for (int i = 0; i < batches; ++i) {
+          Buffer batch = makeBatch({.records = 3, .valueBytes = 100, .value = i});
+          REQUIRE((co_await append(log, batch, Origin::client)).has_value());
+          // In every other run all is synced for once, so that the mark lies within the log.
+          if (i == batches / 2 && seed % 2 == 0) co_await world.sleep(1s);
+        }
+        if (batches == 0) co_await log.whenDurable(log.end());  // at once, but for a log that is not listed yet
+        end = log.end().value();
+        done = true;
+        co_await world.sleep(1h);
+      });
+      while (!done) co_await world.sleep(100us);
+    };
+    world.run([&]() -> Co<void> {
+      co_await life(8);
+      node.kill();  // before the syncs that came with the last segments are through
+      co_await life(0);
+      node.crash();
+      co_await life(0);
+      node.crash();
+    });
+  }
 }
