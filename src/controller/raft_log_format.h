@@ -41,34 +41,14 @@
 
 #include "base/bytes.h"
 #include "base/types.h"
+#include "raft/types.h"
 
 namespace mq::controller {
 
-enum class EntryType : uint8_t {
-  noop = 0,        // a leader's first entry
-  records = 1,     // of metadata/record.h
-  membership = 2,  // of the voters
-};
-
-struct LogEntry {
-  int64_t index = 0;  // from 1, without gaps
-  int64_t term = 0;
-  EntryType type = EntryType::noop;
-  Buffer data;
-  friend bool operator==(const LogEntry&, const LogEntry&) = default;
-};
-
-struct HardState {
-  int64_t term = 0;
-  NodeId vote = kNoNode;  // in that term
-  friend bool operator==(const HardState&, const HardState&) = default;
-};
-
-struct SnapshotId {
-  int64_t index = 0;  // last entry it contains; 0: no snapshot
-  int64_t term = 0;
-  friend auto operator<=>(const SnapshotId&, const SnapshotId&) = default;
-};
+using raft::EntryType;
+using raft::HardState;
+using raft::SnapshotId;
+using LogEntry = raft::Entry;
 
 namespace log_format {
 
