@@ -103,6 +103,7 @@ void Core::on(const Message& message, VoteRequest& request) {
 void Core::on(const Message& message, VoteReply& reply) {
   if (state_ != (reply.isPreVote ? State::preCandidate : State::candidate)) return;
   if (!members_.latest().isVoter(message.from)) return;
+  if (!reply.isPreVote && !isDurablyTermed()) return;  // nobody has been asked yet
   votes_[message.from.id] = reply.isGranted;
   count();
 }
