@@ -311,10 +311,11 @@ class Consumer {
   Co<void> run() {
     while (!w_.stopping) {
       co_await pause(20, 300);
-      if (epoch_ > 0 && w_.shard.now() - heardAt_ > kGivesUp) out();
+      giveUpIfSilent();
       bool isThere = false;
       co_await attempted(findCoordinator(client_, group_).then([&isThere](bool found) { isThere = found; }));
       if (!isThere) continue;
+      giveUpIfSilent();
       switch (random_.below(40)) {
         case 0: co_await attempted(beat(instance_ && random_.chance(1, 2) ? -2 : -1)); break;
         case 1:  // vanishes; another process comes in its place
@@ -338,6 +339,9 @@ class Consumer {
     return w_.shard.after(Duration(std::chrono::milliseconds(random_.between(from, to))));
   }
   void start() { id_ = Uuid::random(random_.next(), random_.next()).toString(); }
+  void giveUpIfSilent() {
+    if (epoch_ > 0 && w_.shard.now() - heardAt_ > kGivesUp) out();
+  }
   void out() {
     epoch_ = 0;
     owned_.clear();
@@ -378,6 +382,7 @@ class Consumer {
     }
     // An answer from before it gave up is about a life that is over.
     if (epoch > 0 && epoch_ == 0) co_return;
+    if (w_.shard.now() - asked > kGivesUp) co_return out();  // it tells of what may have been given away since
     heardAt_ = asked;
     epoch_ = told.memberEpoch;
     if (!told.assignment) {
