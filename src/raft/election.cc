@@ -16,7 +16,7 @@ bool Core::hasLiveLeader() const {
 // Also a voter that an uncommitted entry removes: perhaps only it has that entry, and nobody else can be elected
 // (dissertation §4.2.2).
 bool Core::mayCampaign() const {
-  return (isVoter() || members_.at(commit_).isVoter(self_)) && removedAt_ < members_.latestIndex();
+  return (isVoter() || members_.committed(commit_).membership.isVoter(self_)) && removedAt_ < members_.latestIndex();
 }
 
 void Core::beginTerm(int64_t term, NodeId vote) {
@@ -58,8 +58,11 @@ void Core::beginElection(bool isTransfer) {
 }
 
 void Core::askForVotes(bool isPreVote, bool isTransfer) {
+  // One that is being removed asks observers too. Their votes do not count, but by now they may be the only ones of its
+  // membership that are left, and tell it.
+  bool isToAll = isPreVote && !isVoter();
   for (const Member& member : members_.latest().members) {
-    if (member.isVoter && member.replica != self_)
+    if ((member.isVoter || isToAll) && member.replica != self_)
       send(member.replica, VoteRequest{.last = log_.last(), .isPreVote = isPreVote, .isTransfer = isTransfer});
   }
 }
@@ -83,9 +86,9 @@ void Core::becomeLeader() {
 }
 
 void Core::tellIfRemoved(const Replica& replica) {
-  const Membership& committed = members_.at(commit_);
+  const auto& [index, committed] = members_.committed(commit_);
   if (committed.members.empty() || committed.has(replica) || members_.latest().has(replica)) return;
-  send(replica, Removed{members_.indexAt(commit_)});
+  send(replica, Removed{index});
 }
 
 void Core::on(const Message& message, VoteRequest& request) {

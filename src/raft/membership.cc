@@ -95,10 +95,15 @@ void MembershipHistory::reset(int64_t index, Membership membership) {
   states_.push_back({index, std::move(membership)});
 }
 
-const MembershipHistory::State& MembershipHistory::stateAt(int64_t index) const {
+const Membership& MembershipHistory::at(int64_t index) const {
   auto after = std::upper_bound(states_.begin(), states_.end(), index,
                                 [](int64_t wanted, const State& state) { return wanted < state.index; });
-  return after == states_.begin() ? *after : *(after - 1);
+  return (after == states_.begin() ? after : after - 1)->membership;
+}
+
+const MembershipHistory::State& MembershipHistory::committed(int64_t commit) const {
+  bool isLastOne = states_.size() == 1 || latestIndex() <= commit;
+  return isLastOne ? states_.back() : *(states_.end() - 2);
 }
 
 }  // namespace mq::raft

@@ -35,12 +35,19 @@ auto majorityOf(const Membership& membership, ValueOf valueOf) {
 // The memberships of a log, from the one that holds at its snapshot on.
 class MembershipHistory {
  public:
+  struct State {
+    int64_t index;  // of its entry, or of the snapshot that has it
+    Membership membership;
+  };
+
   MembershipHistory(int64_t index, Membership membership) { reset(index, std::move(membership)); }
 
   const Membership& latest() const { return states_.back().membership; }
-  int64_t latestIndex() const { return states_.back().index; }  // of its entry, or of the snapshot that has it
-  const Membership& at(int64_t index) const { return stateAt(index).membership; }
-  int64_t indexAt(int64_t index) const { return stateAt(index).index; }
+  int64_t latestIndex() const { return states_.back().index; }
+  const Membership& at(int64_t index) const;
+  // The last one that is committed for sure. After a restart the commit index is not known, but all memberships of a
+  // log except its last one are committed: a leader waits for that before it adds the next.
+  const State& committed(int64_t commit) const;
 
   void add(int64_t index, Membership membership);
   void truncate(int64_t from);    // entries from here on are gone
@@ -48,12 +55,6 @@ class MembershipHistory {
   void reset(int64_t index, Membership membership);
 
  private:
-  struct State {
-    int64_t index;
-    Membership membership;
-  };
-  const State& stateAt(int64_t index) const;
-
   std::vector<State> states_;  // ascending, never empty
 };
 

@@ -1,6 +1,6 @@
 // Scenarios of consensus: cores, a network that stands still until told, and disks that may be held.
 //
-//   nodes 1,2,3 [observers=4] [others=5]   begins anew; options: [promotion=N] [window=N] [batch=BYTES]
+//   nodes 1,2,3 [observers=4] [others=5] [bootstrapped]   begins anew; options: [promotion=N] [window=N] [batch=BYTES]
 //         [uncommitted=BYTES] [tail=BYTES] [chunk=BYTES]
 //   log N terms=1,1,4 [term=T] [vote=V]   starts N anew with this log
 //   timeout N              N's clock, and only its, goes on to what it waits for
@@ -164,7 +164,12 @@ class RaftWorld {
     for (const Member& member : membership.members) {
       Node& node = nodes_[member.replica.id];
       node.replica = member.replica;
-      node.disk.snapshot.members = membership;
+      if (std::find(command.plain.begin(), command.plain.end(), "bootstrapped") == command.plain.end()) {
+        node.disk.snapshot.members = membership;
+      } else {
+        node.disk.log = {bootstrapEntry(membership)};
+        node.disk.hard.term = 1;
+      }
       start(node);
     }
     if (auto others = command.take("others")) {  // no members of anything

@@ -330,6 +330,13 @@ class Run {
     });
   }
 
+  // Whom it asks may all be gone; then nobody can tell it.
+  static bool asksAnyOf(const Membership& members, const Node& node) {
+    for (const Member& member : node.core->membership().members)
+      if (members.has(member.replica)) return true;
+    return false;
+  }
+
   bool isSettled() {
     whatIsLeft_ = "no leader";
     Node* leader = nullptr;
@@ -351,7 +358,7 @@ class Run {
           whatIsLeft_ = fmt::format("node {} has applied only {} of {} entries", id, node.machineIndex, settledFrom_);
           return false;
         }
-      } else if (node.core->mayCampaign()) {
+      } else if (node.core->mayCampaign() && asksAnyOf(core.membership(), node)) {
         whatIsLeft_ = fmt::format("node {} is no member and does not know it", id);
         return false;
       }
