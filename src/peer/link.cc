@@ -1,0 +1,149 @@
+#include "peer/link.h"
+
+#include <kj/debug.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "peer/connection.h"
+#include "peer/handshake.h"
+#include "peer/raft_messages.h"
+#include "runtime/tasks.h"
+
+namespace mq::peer {
+namespace {
+
+kj::Exception disconnected(const std::string& why) {
+  return kj::Exception(kj::Exception::Type::DISCONNECTED, __FILE__, __LINE__, kj::str(why.c_str()));
+}
+
+}  // namespace
+
+class Link::Impl {
+ public:
+  Impl(Shard& shard, const Identity& self, Target target, LinkOptions options)
+      : shard_(shard), self_(self), target_(std::move(target)), options_(options), tasks_(shard.log(), "link-failed") {
+    tasks_.add(run());
+  }
+
+  const Target& target() const { return target_; }
+  bool isUp() const { return up_ != nullptr; }
+  const std::optional<Identity>& reached() const { return reached_; }
+  const std::string& problem() const { return problem_; }
+  const Figures& figures() const { return figures_; }
+
+  void post(const raft::Message& message) {
+    size_t cost = costOf(message);
+    if (!isUp() || (posted_ > 0 && posted_ + cost > options_.postedBytesMax)) {
+      ++figures_.dropped;
+      return;
+    }
+    auto request = up_->services.raftRequest(capnp::MessageSize{cost / sizeof(capnp::word) + 1, 0});
+    write(request.initMessage(), message);
+    posted_ += cost;
+    tasks_.add(request.send().ignoreResult().then([this, cost] { posted_ -= cost; },
+                                                  [this, cost](kj::Exception&& reason) {
+                                                    posted_ -= cost;
+                                                    ++figures_.dropped;
+                                                    shard_.log().debug("message-not-taken", "{}: {}", name(),
+                                                                       describe(reason));
+                                                  }));
+  }
+
+  Co<Duration> ping(Duration limit) {
+    if (!isUp()) throw disconnected(problem_.empty() ? name() + " is not reached yet" : problem_);
+    Instant begin = shard_.now();
+    co_await shard_.within(limit, up_->services.pingRequest().send().ignoreResult());
+    co_return shard_.now() - begin;
+  }
+
+ private:
+  struct Up {
+    Up(Shard& shard, kj::Own<Stream> stream, size_t messageBytesMax)
+        : connection(shard, kj::mv(stream), messageBytesMax), services(connection.services()) {}
+    Connection connection;
+    schema::Services::Client services;
+  };
+
+  std::string name() const {
+    std::string node = target_.node == kNoNode ? "the node" : fmt::format("node {}", target_.node);
+    return fmt::format("{} at {}", node, target_.address.toString());
+  }
+
+  Co<void> run() {
+    Duration pause = options_.retryMin;
+    while (true) {
+      Instant begin = shard_.now();
+      std::string problem;
+      try {
+        co_await shard_.within(options_.connectTimeout, connect());
+        co_await up_->connection.onEnd().exclusiveJoin(watch());
+        problem = "closed the connection";
+      } catch (...) {
+        problem = describe(caughtException());
+      }
+      bool wasUp = isUp();
+      up_ = nullptr;
+      ++figures_.failed;
+      tell(fmt::format("{}: {}", name(), problem), wasUp);
+      // One that lasted begins with short pauses again. Half of the pause by chance: nodes that lost the same one at
+      // the same moment do not come back at the same.
+      if (wasUp && shard_.now() - begin > options_.retryMax) pause = options_.retryMin;
+      co_await shard_.after(pause / 2 + Duration(shard_.random().below(static_cast<uint64_t>(pause.count() / 2 + 1))));
+      pause = std::min(pause * 2, options_.retryMax);
+    }
+  }
+
+  Co<void> connect() {
+    kj::Own<Stream> stream = co_await shard_.network().connect(target_.address);
+    Identity reached = co_await greet(*stream, {.identity = self_, .wanted = target_.node, .channel = target_.channel});
+    if (auto wrong = mismatch(self_, target_.node, reached)) KJ_FAIL_REQUIRE(wrong->c_str());
+    up_ = std::make_unique<Up>(shard_, kj::mv(stream), options_.messageBytesMax);
+    ++figures_.connected;
+    problem_.clear();
+    reached_ = std::move(reached);
+    shard_.log().info("peer-connected", "{}, mq {}", name(), reached_->version);
+  }
+
+  Co<void> watch() {
+    while (true) {
+      co_await shard_.after(options_.pingInterval);
+      co_await ping(options_.pingTimeout).catch_([this](kj::Exception&& reason) -> Duration {
+        if (reason.getType() != kj::Exception::Type::OVERLOADED) kj::throwFatalException(kj::mv(reason));
+        KJ_FAIL_REQUIRE("no answer", options_.pingTimeout / 1ms, "ms");
+      });
+    }
+  }
+
+  // Each reason once, however often it is tried.
+  void tell(std::string problem, bool wasUp) {
+    if (problem == problem_) return;
+    problem_ = std::move(problem);
+    shard_.log().warning(wasUp ? "peer-lost" : "peer-unreachable", "{}", problem_);
+  }
+
+  Shard& shard_;
+  const Identity& self_;
+  Target target_;
+  LinkOptions options_;
+  std::unique_ptr<Up> up_;
+  std::optional<Identity> reached_;
+  std::string problem_;
+  Figures figures_;
+  size_t posted_ = 0;  // bytes, not answered
+  Tasks tasks_;        // last: uses what is above
+};
+
+Link::Link(Shard& shard, const Identity& self, Target target, LinkOptions options)
+    : impl_(std::make_unique<Impl>(shard, self, std::move(target), options)) {}
+Link::~Link() noexcept(false) {}
+
+const Link::Target& Link::target() const { return impl_->target(); }
+bool Link::isUp() const { return impl_->isUp(); }
+const std::optional<Identity>& Link::reached() const { return impl_->reached(); }
+const std::string& Link::problem() const { return impl_->problem(); }
+const Link::Figures& Link::figures() const { return impl_->figures(); }
+void Link::post(const raft::Message& message) { impl_->post(message); }
+kj::Promise<Duration> Link::ping(Duration limit) { return impl_->ping(limit); }
+
+}  // namespace mq::peer

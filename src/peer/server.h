@@ -1,0 +1,52 @@
+// Server: answers the links of other nodes. A stranger gets a greeting's deadline and 4 KiB of memory, a sentence that
+// says why it is refused, and the close; a node of the cluster gets RPC until it goes or falls silent.
+//
+// A node has one connection for each channel: a new one ends the one before, which its caller has given up. But not one
+// of another data directory: two nodes with one id are told apart here, and the later one is refused while the first
+// one lives.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "peer/identity.h"
+#include "raft/messages.h"
+#include "runtime/shard.h"
+
+namespace mq::peer {
+
+struct ServerOptions {
+  Duration greetingTimeout = 3s;
+  Duration idleTimeout = 15s;  // nothing heard, not even a ping: the caller counts as gone
+  size_t connectionsMax = 256;
+  size_t messageBytesMax = 24_MiB;
+  size_t unansweredBytesMax = 32_MiB;  // of one connection: beyond, no more is read
+};
+
+struct Handlers {
+  std::function<void(raft::Message)> raft;  // from the replica that the connection is of, which is checked
+};
+
+class Server {
+ public:
+  struct Figures {
+    uint64_t accepted = 0;
+    uint64_t refused = 0;  // with a reason: of another cluster, not the one it looks for, ...
+    uint64_t broken = 0;   // sent no greeting, or not in time
+    uint64_t ended = 0;    // of those accepted
+  };
+
+  // `self` is read at each greeting and outlives the server.
+  Server(Shard& shard, kj::Own<Listener> listener, const Identity& self, Handlers handlers, ServerOptions options);
+  ~Server() noexcept(false);
+  KJ_DISALLOW_COPY(Server);
+
+  const Address& local() const;  // with the real port when 0 was asked
+  size_t connectionCount() const;
+  const Figures& figures() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mq::peer
