@@ -1,5 +1,5 @@
-// What may be tuned. Every member must use the same electionTimeout and no larger batchBytesMax, entryBytesMax and
-// snapshotBytesMax than the others' messageBytesMax allow.
+// What may be tuned. The same at every member: a receiver drops what is larger than its own entryBytesMax,
+// batchBytesMax, snapshotChunkBytes or snapshotBytesMax, and stickiness rests on one electionTimeout.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -129,7 +129,7 @@ Message someMessage(Prng& chance, const Core& core) {
     case 2:
     case 3: {
       Append append{.previous = position(), .entries = {}, .commit = someNumber(chance, last)};
-      int64_t index = append.previous.index, term = append.previous.term;
+      int64_t index = std::min(append.previous.index, INT64_MAX - 10), term = append.previous.term;
       for (uint64_t count = chance.below(5); count > 0; --count) {
         if (chance.chance(1, 3)) term = message.term;
         append.entries.push_back({chance.chance(1, 30) ? someNumber(chance, index) : ++index,
