@@ -109,8 +109,7 @@ kj::Promise<Result<void>> TransactionGate::askCoordinator(const Asked& asked) {
   Transactions::Add add{.id = asked.transactionalId,
                         .producer = asked.producer,
                         .partitions = {{asked.topic, asked.id.partition}},
-                        .clientVersion = asked.adds ? kEpochPerTransaction : int16_t{0},
-                        .waits = true};
+                        .clientVersion = asked.adds ? kEpochPerTransaction : int16_t{0}};
   TransactionCoordinator* there = shards_[owner].transactions;
   auto call = [there, index, add = std::move(add), adds = asked.adds]() mutable -> kj::Promise<Result<void>> {
     if (adds) {

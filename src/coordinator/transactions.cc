@@ -108,7 +108,7 @@ void Transactions::add(Add asked, const Now& now, Answer<Left> answer, Effects& 
   if (entry == nullptr) return effects.answer(std::move(answer), Error::invalidProducerIdMapping);
   effects.after = entry->written;
   const Transaction& before = entry->transaction;
-  if (asked.waits && before.isEnding()) {
+  if (before.isEnding()) {
     ProducerEpoch then{before.producer, before.epoch};
     if (before.next != kNoProducer) then = {before.next, 0};
     if (asked.producer == then) {

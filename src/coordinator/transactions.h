@@ -85,10 +85,9 @@ class Transactions final : public StateMachine {
     ProducerEpoch producer;
     std::vector<TopicPartition> partitions;
     int16_t clientVersion = 0;
-    // With a batch (KIP-890): while the transaction before it is being ended it waits a little, instead of being told
-    // CONCURRENT_TRANSACTIONS.
-    bool waits = false;
   };
+  // While the producer's transaction before it is being ended it waits a little. Who is told CONCURRENT_TRANSACTIONS
+  // (Kafka does so to clients from before KIP-890) tries again only after a pause longer than most ends take.
   void add(Add asked, const Now& now, Answer<Left> answer, Effects& effects);
   // One error per partition.
   void verify(const Add& asked, Answer<std::vector<Error>> answer, Effects& effects);

@@ -5,7 +5,7 @@
 //   level N                     finalized transaction.version
 //   ids none|FIRST              fresh producer ids are refused, or begin there
 //   init ID [timeout=MS] [id=P epoch=E]
-//   add ID id=P epoch=E [v=N] [waits=1] TOPIC-PARTITION ...        AddPartitionsToTxn, or with waits= a batch
+//   add ID id=P epoch=E [v=N] TOPIC-PARTITION ...        AddPartitionsToTxn, or with v=2 a batch
 //   verify ID id=P epoch=E TOPIC-PARTITION ...
 //   end ID id=P epoch=E commit|abort [v=N]
 //   written ID id=P epoch=E     all its markers are committed
@@ -228,7 +228,6 @@ class TransactionsWorld {
   void add(const std::string& id, Command& command) {
     Transactions::Add asked{.id = id, .producer = producerOf(command), .partitions = partitionsOf(command)};
     asked.clientVersion = static_cast<int16_t>(numberOf(command.take("v").value_or("0")));
-    asked.waits = command.take("waits").has_value();
     if (command.verb == "add") {
       return ask([&](Effects& effects) {
         transactions_->add(
