@@ -16,6 +16,7 @@ import argparse
 import pathlib
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from wire import Raw, eventually, frame  # noqa: E402
 KEYS, INPUT_PARTITIONS, OUTPUT_PARTITIONS = 50, 6, 4
 GROUP, INPUT, OUTPUT = "eos", "in", "out"
 START_AGAIN = 3    # exit code of a worker that could not go on by itself
+TOLD_TO_END = -signal.SIGTERM, 128 + signal.SIGTERM  # before it had begun
 PATIENCE = 60      # seconds without any progress
 TOLD_PAUSE = 10    # seconds
 SERVER = "server"  # as assignor: the consumer protocol (KIP-848)
@@ -78,7 +80,7 @@ class Worker:
             code = self.process.wait(30)
         except subprocess.TimeoutExpired:
             raise Difference(f"{self.name} does not end") from None
-        if code not in (0, START_AGAIN):
+        if code not in (0, START_AGAIN, *TOLD_TO_END):
             raise Difference(f"{self.name} ended with {code}")
 
     def log(self):
@@ -95,7 +97,7 @@ class Feeder:
     def __init__(self, node, rate):
         self.rate, self.fed, self.failure = rate, 0, None
         self.stop = threading.Event()
-        self.process = subprocess.Popen([MQ, "produce", INPUT, "-K", ":", "--timeout", "120000", "-b", node.address],
+        self.process = subprocess.Popen([MQ, "produce", INPUT, "-K", ":", "--timeout", "120000", "-X", "reconnect.backoff.max.ms=500", "-b", node.address],
                                         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.thread = threading.Thread(target=self._feed)
         self.thread.start()
