@@ -246,7 +246,7 @@ class RaftWorld {
       disk.start = disk.snapshot.id;
       disk.log.clear();
       node.machine = std::string(asText(disk.snapshotData));
-      say(node, fmt::format("snapshot {} installed", show(disk.snapshot.id)));
+      say(node, fmt::format("snapshot {} installed:{}", show(disk.snapshot.id), node.machine));
     }
     if (!write.append.empty()) {
       int64_t first = write.append.front().index;
