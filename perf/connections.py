@@ -9,15 +9,16 @@ from the due time. What is measured begins when each connection has had one answ
 ratios many/few, medians of the rounds.
 """
 import argparse
+import contextlib
 import os
 import select
 import socket
 import statistics
 import struct
-import subprocess
 import sys
-import tempfile
 import time
+
+from beside import Target, add_options, cpu_seconds
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "test", "cluster"))
 from wire import Raw, frame  # noqa: E402
@@ -27,15 +28,6 @@ TOPICS = 100
 
 def text(value):
     return struct.pack(">h", len(value)) + value.encode()
-
-
-def cpu_seconds(pids):
-    total = 0
-    for pid in pids:
-        with open(f"/proc/{pid}/stat") as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 def exactly(s, count):
@@ -48,23 +40,12 @@ def exactly(s, count):
     return data
 
 
-class Target:
-    def __init__(self, name, options):
-        self.name, self.options = name, options
-        self.script = os.path.join(options.bench, "targets", name + ".sh")
-        self.directory = tempfile.mkdtemp(prefix=f"connections-{name}-", dir=options.dir)
-
+class Measured(Target):
     def up(self):
-        out = subprocess.run([self.script, "up", self.directory, "1"], check=True, capture_output=True, text=True,
-                             env=dict(os.environ, MQ_BIN=os.path.abspath(self.options.mq))).stdout
-        self.address = out.split("bootstrap ")[1].split()[0]
-        self.port = int(self.address.rsplit(":", 1)[1])
-        self.pids = [int(line.split()[3]) for line in out.splitlines() if line.startswith("node ")]
+        super().up()
         names = [f"c{i}" for i in range(TOPICS)]
-        subprocess.run([self.options.mq, "topic", "create", "-b", self.address, "-p", "1", *names], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        subprocess.run([self.options.mq, "produce", "-b", self.address, "c0"], input="x" * 100, text=True, check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.mq("topic", "create", "-p", "1", *names)
+        self.mq("produce", "c0", input="x" * 100)
         self.batch = self.read_batch()
 
     def read_batch(self):
@@ -140,36 +121,25 @@ class Target:
         latencies.sort()
         return {"p50_us": latencies[total // 2], "p99_us": latencies[total * 99 // 100], "cpu_us": cpu * 1e6 / total}
 
-    def down(self):
-        subprocess.run([self.script, "down", self.directory], check=False)
-        subprocess.run(["rm", "-rf", self.directory], check=False)
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", required=True)
-    parser.add_argument("--targets", default="mq,kafka")
-    parser.add_argument("--mq", default="build/mq")
+    add_options(parser)
     parser.add_argument("--few", type=int, default=10)
     parser.add_argument("--many", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=2000)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--dir", default=None)
     options = parser.parse_args()
-    targets = [Target(name, options) for name in options.targets.split(",")]
     results = {}
-    try:
+    with contextlib.ExitStack() as stack:
+        targets = [stack.enter_context(Measured(name, options)) for name in options.targets.split(",")]
         for target in targets:
-            target.up()
             target.run(options.few)  # warm
         for _ in range(options.rounds):
             for target in targets:
                 for count in (options.few, options.many):
                     results.setdefault((target.name, count), []).append(target.run(count))
-    finally:
-        for target in targets:
-            target.down()
     metrics = ("p50_us", "p99_us", "cpu_us")
     print("| target | connections | p50 us | p99 us | server CPU us/request |\n|---|---|---|---|---|")
     for target in targets:

@@ -5,15 +5,20 @@
 
 Commits one request per group, each of all partitions, with many on the way; prints commits per second, memory per offset,
 and the time from the start of the process until every group can be read again, after a clean stop and after kill -9.
-Then one group of so many members on 1,000 partitions, in the classic protocol: from the first join to stable, less the
-initial delay, and the generations it took.
+Then one group of so many members on 1,000 partitions, in each of the two protocols: from the first join to stable, less
+the initial delay, and the generations it took.
 """
 import argparse
+import contextlib
+import heapq
 import os
+import select
+import socket
 import struct
 import sys
 import threading
 import time
+import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "test", "cluster"))
 from node import Node  # noqa: E402
@@ -107,6 +112,28 @@ def sync(client, group, generation, member, assignments):
     return struct.unpack_from(">h", answer, 4)[0]
 
 
+def compact(text):
+    return unsigned(len(text) + 1) + text.encode()
+
+
+def unsigned(number):
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def read_unsigned(data, at):
+    shift = value = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
 def large_group(node, size):
     done = []
     lock = threading.Lock()
@@ -132,6 +159,86 @@ def large_group(node, size):
     for thread in threads:
         thread.join()
     print(f"one group of {len(done)} members: stable after {max(t for t, _ in done) - begin - 3:.2f} s behind the initial delay, generation {max(g for _, g in done)}", flush=True)
+
+
+class Member:
+    """One of the consumer protocol (KIP-848): heartbeats as often as it is told, and at once when what it owns has changed."""
+
+    def __init__(self, port, group, topic):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.group, self.topic, self.name = group, topic, str(uuid.uuid4())
+        self.epoch, self.owned, self.topic_id, self.left = 0, set(), bytes(16), b""
+        self.tells = True  # what it owns; always when that has changed
+
+    def heartbeat(self):
+        joins = self.epoch == 0
+        body = compact(self.group) + compact(self.name) + struct.pack(">i", self.epoch) + b"\0\0" + struct.pack(">i", 60000 if joins else -1)
+        body += b"\2" + compact(self.topic) if joins else b"\0"
+        body += b"\0\0"  # expression, assignor
+        if not self.tells:
+            body += b"\0"
+        elif not self.owned:
+            body += b"\1"
+        else:
+            body += b"\2" + self.topic_id + unsigned(len(self.owned) + 1) + struct.pack(f">{len(self.owned)}i", *sorted(self.owned)) + b"\0"
+        self.socket.sendall(frame(68, 1, body + b"\0", flexible=True))
+
+    def receive(self):
+        """Seconds until the next heartbeat; None: the answer is not whole yet."""
+        piece = self.socket.recv(1 << 16)
+        assert piece, "the node has closed the connection"
+        self.left += piece
+        if len(self.left) < 4 or len(self.left) < 4 + struct.unpack_from(">i", self.left)[0]:
+            return None
+        answer, self.left = self.left[4:], b""
+        error, = struct.unpack_from(">h", answer, 9)  # behind correlation, tags, throttle
+        assert error == 0, (error, answer)
+        assert answer[11] == 0, answer                # message
+        at = 12 + answer[12]                          # member id
+        self.epoch, interval = struct.unpack_from(">ii", answer, at)
+        at += 8
+        self.tells = False
+        if answer[at] == 1:  # an assignment
+            owned = set()
+            if answer[at + 1] > 1:
+                self.topic_id = answer[at + 2:at + 18]
+                count, at = read_unsigned(answer, at + 18)
+                owned = set(struct.unpack_from(f">{count - 1}i", answer, at))
+            self.tells = owned != self.owned
+            self.owned = owned
+        return 0 if self.tells else interval / 1000
+
+
+def large_consumer_group(node, size):
+    with contextlib.ExitStack() as stack:
+        poll, members = select.epoll(), {}
+        for _ in range(size):
+            member = Member(node.port, "large-too", "wide")
+            stack.callback(member.socket.close)
+            poll.register(member.socket, select.EPOLLIN)
+            members[member.socket.fileno()] = member
+        begin = time.monotonic()
+        due = [(begin, descriptor) for descriptor in members]
+        heartbeats, epochs = 0, []
+        while True:
+            now = time.monotonic()
+            assert now - begin < 120, "not stable within two minutes"
+            while due and due[0][0] <= now:
+                members[heapq.heappop(due)[1]].heartbeat()
+                heartbeats += 1
+            for descriptor, _ in poll.poll(max(0, due[0][0] - now) if due else 1):
+                member = members[descriptor]
+                pause = member.receive()
+                if pause is not None:
+                    heapq.heappush(due, (time.monotonic() + pause, descriptor))
+            epochs = {member.epoch for member in members.values()}
+            owned = [partition for member in members.values() for partition in member.owned]
+            # Nobody has anything to tell any more, so this lasts.
+            if len(epochs) == 1 and 0 not in epochs and sorted(owned) == list(range(1000)) and not any(m.tells for m in members.values()):
+                break
+        took = time.monotonic() - begin
+    print(f"one group of {size} members in the consumer protocol: stable after {took:.2f} s, epoch {epochs.pop()}, {heartbeats} heartbeats", flush=True)
 
 
 def main():
@@ -161,6 +268,9 @@ def main():
         print("after kill -9:")
         until_back(node, options.groups, options.partitions)
         large_group(node, options.members)
+        with Client(node.port, timeout=60) as client:
+            assert client.create_topic("wide", 1000) == 0
+        large_consumer_group(node, options.members)
 
 
 main()
