@@ -16,7 +16,8 @@ bool Core::hasLiveLeader() const {
 // Also a voter that an uncommitted entry removes: perhaps only it has that entry, and nobody else can be elected
 // (dissertation §4.2.2).
 bool Core::mayCampaign() const {
-  return (isVoter() || members_.committed(commit_).membership.isVoter(self_)) && removedAt_ < members_.latestIndex();
+  const auto& [index, committed] = members_.committed(commit_);
+  return (isVoter() || committed.isVoter(self_)) && removedAt_ <= index;
 }
 
 void Core::beginTerm(int64_t term, NodeId vote) {
@@ -115,7 +116,8 @@ void Core::on(const Message& message, TimeoutNow&) {
   if (state_ == State::follower && leader_ == message.from && isVoter()) beginElection(true);
 }
 
-// Whoever says so may know less than we do: what is behind the index that it speaks of, it cannot know.
+// Whoever says so may know less than we do: it counts beside what we know to be committed, not beside a membership that
+// may be lost.
 void Core::on(const Message&, Removed& removed) {
   if (state_ == State::leader) return;
   removedAt_ = std::max(removedAt_, removed.index);

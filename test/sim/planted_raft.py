@@ -63,12 +63,11 @@ FAULTS = {
         "change.cc", "  if (members_.latestIndex() > commit_)\n", "  if (members_.latestIndex() > commit_ + 1'000'000)\n"),
     "a membership outlives its entry": ("follower.cc", "    members_.truncate(fresh->index);\n", ""),
     "a voter that an uncommitted entry removes is silent": (
-        "election.cc", "(isVoter() || members_.committed(commit_).membership.isVoter(self_))", "isVoter()"),
+        "election.cc", "(isVoter() || committed.isVoter(self_))", "isVoter()"),
     "a removed leader stays": ("change.cc", "  if (isVoter()) return;\n", "  if (isVoter() || true) return;\n"),
     "who is removed is not told": (
         "election.cc", "  send(replica, Removed{index});\n", "  (void)index;\n"),
-    "an old rumour silences a member": (
-        "election.cc", "&& removedAt_ < members_.latestIndex();", "&& removedAt_ < 0;"),
+    "an old rumour silences a member": ("election.cc", "&& removedAt_ <= index;", "&& removedAt_ < 0;"),
     "no pre-vote": ("core.cc", "if (mayCampaign()) return beginPreVote();", "if (mayCampaign()) return beginElection(false);"),
     "a leader that nobody answers stays": ("leader.cc", "  if (now_ >= quorumEnd()) return stepDown();\n", ""),
     "no sticky leader": ("core.cc", "    if (hasLiveLeader() && !vote->isTransfer) return;\n", ""),
