@@ -60,6 +60,7 @@ class RaftLog {
   static std::unique_ptr<RaftLog> load(FileSystem& files, Logger& log, RaftLogOptions options);
 
   bool isNew() const { return isNew_; }  // made by this load()
+  NodeId node() const { return state_.node; }
   const Uuid& directoryId() const { return state_.directory; }
   const HardState& hardState() const { return state_.hard; }
   int64_t firstIndex() const;  // of the entries that can be read; lastIndex() + 1 when there are none
