@@ -136,6 +136,9 @@ class Producer {
       co_return;
     }
     history_.ended(transaction, co_await end(commits));
+    // A batch that nobody answered may be there: its sequence numbers must not come again with other bytes. The newer
+    // generation has another epoch by now.
+    if (told == Told::unanswered && !isNew_) producerId_.reset();
   }
 
   // One batch, again and again with the same bytes.
