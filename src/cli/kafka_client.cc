@@ -51,6 +51,7 @@ Handle makeHandle(rd_kafka_type_t type, const Arguments& arguments, const Proper
   };
   set("bootstrap.servers", brokerList(arguments));
   set("client.id", "mq");
+  set("reconnect.backoff.max.ms", "1000");  // after a broker's restart nobody waits for the ten seconds of the default
   for (const auto& [key, value] : own) set(key, value);
   for (const std::string& given : arguments.all("property")) {
     size_t equals = given.find('=');

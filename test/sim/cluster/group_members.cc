@@ -340,12 +340,15 @@ class Consumer {
   }
   void start() { id_ = Uuid::random(random_.next(), random_.next()).toString(); }
   void giveUpIfSilent() {
-    if (epoch_ > 0 && w_.shard.now() - heardAt_ > kGivesUp) out();
+    if (epoch_ > 0 && w_.shard.now() > until()) out();
   }
+  // When the broker may give away what it has: its session ends, or it has not given back in time what it was asked to.
+  Instant until() const { return std::min(heardAt_ + kGivesUp, giveBackBy_.value_or(Instant::max())); }
   void out() {
     epoch_ = 0;
     owned_.clear();
     next_.reset();
+    giveBackBy_.reset();
     positions_.clear();
     groups_.owns(group_, id_, {}, w_.shard.now(), w_.shard.now());
   }
@@ -355,7 +358,7 @@ class Consumer {
     if (next_ && random_.chance(1, 2)) take(*std::exchange(next_, std::nullopt));
     wire::ConsumerGroupHeartbeatRequest request{.groupId = group_, .memberId = id_, .memberEpoch = epoch};
     request.instanceId = instance_;
-    request.rebalanceTimeoutMs = 3000;
+    request.rebalanceTimeoutMs = kRebalanceMs;
     request.subscribedTopicNames = {std::string(kGroupTopic)};
     request.topicPartitions.emplace();
     if (!owned_.empty()) request.topicPartitions->push_back({.topicId = topic_, .partitions = owned_});
@@ -383,10 +386,11 @@ class Consumer {
     // An answer from before it gave up is about a life that is over.
     if (epoch > 0 && epoch_ == 0) co_return;
     if (w_.shard.now() - asked > kGivesUp) co_return out();  // it tells of what may have been given away since
-    heardAt_ = asked;
+    const Instant heardBefore = std::exchange(heardAt_, asked);
+    if (!next_) giveBackBy_.reset();  // it has said that it gave back what it was asked to
     epoch_ = told.memberEpoch;
     if (!told.assignment) {
-      groups_.owns(group_, id_, owned_, w_.shard.now(), heardAt_ + kGivesUp);
+      groups_.owns(group_, id_, owned_, w_.shard.now(), until());
       co_return;
     }
     std::vector<int32_t> owned;
@@ -396,8 +400,10 @@ class Consumer {
     }
     // What has to be given back may still be worked on: until then it says that it has it.
     const bool givesBack = !std::ranges::includes(owned, owned_);
+    // The broker counts from the first answer that said so, which may have been lost.
+    if (givesBack && !giveBackBy_) giveBackBy_ = heardBefore + Duration(std::chrono::milliseconds(kRebalanceMs));
     if (givesBack && random_.chance(1, 2)) {
-      groups_.owns(group_, id_, owned_, w_.shard.now(), heardAt_ + kGivesUp);
+      groups_.owns(group_, id_, owned_, w_.shard.now(), until());
       next_ = std::move(owned);
     } else {
       take(std::move(owned));
@@ -409,7 +415,7 @@ class Consumer {
     std::erase_if(positions_,
                   [&](const auto& entry) { return std::find(owned.begin(), owned.end(), entry.first) == owned.end(); });
     owned_ = std::move(owned);
-    groups_.owns(group_, id_, owned_, w_.shard.now(), heardAt_ + kGivesUp);
+    groups_.owns(group_, id_, owned_, w_.shard.now(), until());
   }
 
   Co<void> commit() {
@@ -453,7 +459,8 @@ class Consumer {
   const std::optional<std::string> instance_;
   std::string id_;
   int32_t epoch_ = 0;
-  Instant heardAt_;
+  Instant heardAt_;                    // asked, and answered
+  std::optional<Instant> giveBackBy_;  // while the broker has not heard that it gave back what it was asked to
   TopicId topic_;
   std::vector<int32_t> owned_;
   std::optional<std::vector<int32_t>> next_;  // what it will have once it has given the rest back
