@@ -7,15 +7,11 @@ Each fault is an edit of one source file. It is made, mq_sim is built and runs s
 put back. Prints what found it and at which seed. Exit 1 if a fault went unnoticed or could not be planted. A check that
 has never failed proves nothing; this is the list for the checks of groups, commits and their storage.
 """
-import argparse
 import pathlib
 import re
-import signal
-import subprocess
 import sys
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import planting
 
 # name: file, before, after. `before` stands exactly once in the file.
 FAULTS = {
@@ -29,7 +25,7 @@ FAULTS = {
         "src/coordinator/groups.cc", "  group.offsets.set(place.topic,",
         "  if (isLoaded_ || group.offsets.find(place.topic, place.partition) == nullptr)\n    group.offsets.set(place.topic,"),
     "now and then a commit is not written": (
-        "src/coordinator/groups.cc", "      effects.records.push_back(offsetRecord(", "      if (now.random.chance(9, 10)) effects.records.push_back(offsetRecord("),
+        "src/coordinator/offset_records.h", "      effects.records.push_back(offsetRecord(", "      if (now.random.chance(9, 10)) effects.records.push_back(offsetRecord("),
     "what is read need not be committed": (
         "src/coordinator/groups.cc", "  Group& group = found->second;\n  effects.after = std::max(effects.after, group.written);\n",
         "  Group& group = found->second;\n"),
@@ -76,66 +72,13 @@ FAULTS = {
 }
 
 
-def run(command, **options):
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
-
-
-def build(directory):
-    built = run(["ninja", "-C", directory, "test/sim/cluster/mq_sim"])
-    if built.returncode != 0:
-        print(built.stdout[-3000:], built.stderr[-1000:], sep="\n", file=sys.stderr)
-    return built.returncode == 0
-
-
 def hunt(directory, seeds):
-    """(what was found, at which seed) or None"""
     program = str(pathlib.Path(directory, "test/sim/cluster/mq_sim").resolve())
-    ran = run([program, "--runs", str(seeds)], timeout=3600)
-    found = re.search(r"seed (\d+): BROKEN: (.*)", ran.stdout)
-    if found:
-        return found[2][:110], int(found[1])
-    return (f"the simulation itself ended with {ran.returncode}: {ran.stderr[-200:]}", -1) if ran.returncode != 0 else None
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--seeds", type=int, default=400)
-    parser.add_argument("--build", default=str(ROOT / "build"))
-    parser.add_argument("names", nargs="*", help="parts of names")
-    options = parser.parse_args()
-    chosen = [name for name in FAULTS if not options.names or any(part in name for part in options.names)]
-    if options.list:
-        print("\n".join(chosen))
-        return 0
-    changed = run(["git", "status", "--porcelain", "src"]).stdout
-    if changed:
-        print(f"src/ has changes, and would be put back without them:\n{changed}", file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the file is put back on the way
-    missed = 0
-    for name in chosen:
-        path, before, after = FAULTS[name]
-        file = ROOT / path
-        text = file.read_text()
-        if text.count(before) != 1:
-            print(f"{name}: STALE, {path} has its text {text.count(before)} times", flush=True)
-            missed += 1
-            continue
-        began = time.monotonic()
-        file.write_text(text.replace(before, after))
-        try:
-            found = hunt(options.build, options.seeds) if build(options.build) else ("it does not compile", -1)
-        finally:
-            file.write_text(text)
-        if found and found[1] >= 0:
-            print(f"{name}: found at seed {found[1]} ({time.monotonic() - began:.0f} s): {found[0]}", flush=True)
-        else:
-            print(f"{name}: MISSED in {options.seeds} seeds{': ' + found[0] if found else ''}", flush=True)
-            missed += 1
-    build(options.build)
-    return 1 if missed else 0
+    ran = planting.run([program, "--runs", str(seeds)], timeout=3600)
+    if found := re.search(r"seed (\d+): BROKEN: (.*)", ran.stdout):
+        return [f"seed {found[1]} ({found[2][:110]})"]
+    return [f"the end of the simulation itself, with {ran.returncode}: {ran.stderr[-200:]}"] if ran.returncode != 0 else []
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(planting.main(__doc__, FAULTS, ["test/sim/cluster/mq_sim"], 400, hunt))
