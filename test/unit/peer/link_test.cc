@@ -220,13 +220,12 @@ TEST_CASE("Link: a single message above the bound still goes when nothing else i
 
 TEST_CASE("RaftLinks: what keeps a leader in office is not behind entries") {
   Site site;
-  site.world.network().options().windowBytes = 64_KiB;
   site.run([&](Shard& shard) -> Co<void> {
     RaftLinks links(shard, site.calling, {});
     links.setPeers({{NodeId(1), addressOf(1)}, {NodeId(2), addressOf(2)}});
     CHECK(links.control(NodeId(2)) == nullptr);  // itself
     co_await site.until([&] { return links.control(NodeId(1))->isUp() && links.bulk(NodeId(1))->isUp(); });
-    for (int i = 0; i < 10; ++i) links.send(entries(2, 1, 2'000'000));
+    for (int i = 0; i < 10; ++i) links.send(entries(2, 1, 400'000));
     links.send(beat(2, 1, 7));
     links.send(beat(2, 3, 7));  // nobody we know
     co_await site.until([&] { return site.got.size() == 11; }, 600s);
