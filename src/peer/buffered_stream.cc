@@ -16,7 +16,7 @@ BufferedStream::BufferedStream(kj::Own<kj::AsyncIoStream> stream) : stream_(kj::
 kj::Promise<size_t> BufferedStream::tryRead(void* buffer, size_t minBytes, size_t maxBytes) {
   auto* into = static_cast<kj::byte*>(buffer);
   size_t count = std::min(maxBytes, inEnd_ - inBegin_);
-  std::memcpy(into, in_.data() + inBegin_, count);
+  if (count > 0) std::memcpy(into, in_.data() + inBegin_, count);  // `into` may be null for no bytes
   inBegin_ += count;
   if (count >= minBytes) return count;
   return fill(into + count, minBytes - count, maxBytes - count).then([count](size_t more) { return count + more; });
@@ -28,7 +28,7 @@ kj::Promise<size_t> BufferedStream::fill(kj::byte* into, size_t minBytes, size_t
   return stream_->tryRead(in_.data(), minBytes, in_.size()).then([this, into, maxBytes](size_t count) {
     inBegin_ = std::min(count, maxBytes);
     inEnd_ = count;
-    std::memcpy(into, in_.data(), inBegin_);
+    if (inBegin_ > 0) std::memcpy(into, in_.data(), inBegin_);
     return inBegin_;
   });
 }
