@@ -208,6 +208,19 @@ TEST_CASE("Link: one that is answered by silence gives up, and holds no more tha
   });
 }
 
+TEST_CASE("Link: a slow network is not a dead node") {
+  Site site;
+  site.world.network().options().windowBytes = 64_KiB;
+  site.world.network().slow(1, 2, 20ms);  // some 1.6 MB/s
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, site.target(Channel::bulk), {.pingInterval = 100ms, .pingTimeout = 500ms});
+    co_await site.until([&] { return link.isUp(); });
+    for (int i = 0; i < 30; ++i) link.post(entries(2, 1, 100'000));
+    co_await site.until([&] { return site.got.size() == 30; }, 60s);
+    CHECK(link.figures().connected == 1);
+  });
+}
+
 TEST_CASE("Link: a single message above the bound still goes when nothing else is on its way") {
   Site site;
   site.run([&](Shard& shard) -> Co<void> {
