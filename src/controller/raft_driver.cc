@@ -39,6 +39,7 @@ class RaftDriver::Impl {
   }
 
   kj::Promise<Result<raft::Position>> propose(Buffer data) {
+    if (isStopping_) return Result<raft::Position>(stopped());
     core_.tick(shard_.now());
     auto position = core_.propose(std::move(data));
     driveSoon();
@@ -49,6 +50,7 @@ class RaftDriver::Impl {
   }
 
   kj::Promise<Result<void>> read() {
+    if (isStopping_) return Result<void>(stopped());
     raft::ReadId id = ++reads_;
     core_.tick(shard_.now());
     auto asked = core_.read(id);
@@ -60,7 +62,8 @@ class RaftDriver::Impl {
   }
 
   template <class Change>
-  auto change(Change what) {
+  auto change(Change what) -> decltype(what(std::declval<raft::Core&>())) {
+    if (isStopping_) return stopped();
     core_.tick(shard_.now());
     auto result = what(core_);
     driveSoon();
@@ -114,6 +117,9 @@ class RaftDriver::Impl {
     MQ_CHECK(term.has_value(), before);
     return {before, *term};
   }
+
+  // Nothing is driven any more, so nothing would ever be answered.
+  Failure stopped() const { return failure(Error::notController, "node {} stops", self()); }
 
   // In a later event: what comes together is one write.
   void driveSoon() {
@@ -285,18 +291,24 @@ class RaftDriver::Impl {
 
   Co<void> saveSnapshot(raft::SnapshotId id) {
     raft::SnapshotInfo info{.id = id, .bytes = 0, .members = core_.membershipAt(id.index)};
-    auto data = std::make_shared<Buffer>(machine_.snapshot(info.members));
-    info.bytes = data->size();
+    auto encode = std::make_shared<StateMachine::Encode>(machine_.snapshot(info.members));
     try {
-      bool isSaved = false;
-      LogFacts facts = co_await onLog([id, data, &isSaved](RaftLog& log) {
-        isSaved = log.saveSnapshot(id, *data);
-        return factsOf(log, Space::plenty);
+      struct Saved {
+        bool isSaved;
+        uint64_t bytes;
+        LogFacts facts;
+      };
+      auto [isSaved, bytes, facts] = co_await onLog([id, encode](RaftLog& log) -> Saved {
+        Buffer data = (*encode)();
+        bool saved = log.saveSnapshot(id, data);
+        return {saved, data.size(), factsOf(log, Space::plenty)};
       });
+      info.bytes = bytes;
       bytesSinceSnapshot_ = facts.bytesSinceSnapshot;
       snapshotDueAt_ = isSaved ? options_.snapshotBytes : bytesSinceSnapshot_ + options_.snapshotBytes;
       if (isSaved) {
         snapshotIndex_ = id.index;
+        served_.reset();  // whoever was taking the one before begins anew
         core_.compacted(std::move(info), facts.start);
       } else {
         shard_.log().warning("metadata-snapshot-skipped", "no space for a snapshot of the metadata of node {}", self());

@@ -31,8 +31,9 @@ class StateMachine {
   // Committed, in order, each once in a life: also no-ops and memberships.
   virtual void apply(std::span<const raft::Entry> entries) = 0;
   // Everything applied so far, with the members that hold there, for install() and membersIn() of this or any later
-  // build.
-  virtual Buffer snapshot(const raft::Membership& members) = 0;
+  // build. Taken now; its bytes are made on a pool, while more is applied.
+  using Encode = std::move_only_function<Buffer()>;
+  virtual Encode snapshot(const raft::Membership& members) = 0;
   virtual raft::Membership membersIn(Bytes snapshot) = 0;         // throws kj::Exception: cannot be read
   virtual void install(raft::SnapshotId id, Bytes snapshot) = 0;  // instead of everything so far
   // This node leads, and everything that was committed before is applied.

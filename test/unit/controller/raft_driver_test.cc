@@ -38,7 +38,10 @@ class List final : public StateMachine {
       if (entry.type == raft::EntryType::records) texts.emplace_back(asText(entry.data));
     }
   }
-  Buffer snapshot(const raft::Membership& members) override {
+  Encode snapshot(const raft::Membership& members) override {
+    return [members, taken = texts] { return encode(members, taken); };
+  }
+  static Buffer encode(const raft::Membership& members, const std::vector<std::string>& texts) {
     Buffer bytes;
     ByteWriter writer(bytes);
     Buffer encoded = raft::encodeMembership(members);
@@ -215,6 +218,21 @@ TEST_CASE("RaftDriver: one voter leads at once, and what it acknowledged survive
       quorum.end(1, true);
     }
     CHECK(quorum.acknowledged.size() == 100);
+  });
+}
+
+TEST_CASE("RaftDriver: what waits and what comes after stop() is answered") {
+  Quorum quorum(8, 1);
+  quorum.world.run([&]() -> Co<void> {
+    quorum.startAll();
+    co_await quorum.settle();
+    RaftDriver& driver = *quorum.at(1).driver;
+    auto waiting = driver.propose(Buffer(3));
+    co_await driver.stop();
+    CHECK((co_await waiting).errorCode() == Error::notController);
+    CHECK((co_await driver.propose(Buffer(3))).errorCode() == Error::notController);
+    CHECK((co_await driver.read()).errorCode() == Error::notController);
+    CHECK(driver.transfer(NodeId(2)).errorCode() == Error::notController);
   });
 }
 
