@@ -3,9 +3,10 @@
 
     test/sim/planted.py [--list] [--seeds 400] [--build build] [NAME...]        in a tree without changes
 
-Each fault is an edit of one source file. It is made, mq_sim is built and runs seeds until a check fails, and the file is
-put back. Prints what found it and at which seed. Exit 1 if a fault went unnoticed or could not be planted. A check that
-has never failed proves nothing; this is the list for the checks of groups, commits and their storage.
+Each fault is an edit of one source file. It is made, mq_sim is built and runs seeds until a check fails; where none does,
+the scenarios of groups and transactions are tried. The file is put back. Prints what found it and at which seed. Exit 1
+if a fault went unnoticed or could not be planted. A check that has never failed proves nothing; this is the list for the
+checks of groups, commits and their storage.
 """
 import pathlib
 import re
@@ -72,13 +73,18 @@ FAULTS = {
 }
 
 
+TARGETS = ["test/sim/cluster/mq_sim", "test/scenario/groups_scenario", "test/scenario/transactions_scenario"]
+
+
 def hunt(directory, seeds):
-    program = str(pathlib.Path(directory, "test/sim/cluster/mq_sim").resolve())
+    program = str(pathlib.Path(directory).resolve() / TARGETS[0])
     ran = planting.run([program, "--runs", str(seeds)], timeout=3600)
     if found := re.search(r"seed (\d+): BROKEN: (.*)", ran.stdout):
         return [f"seed {found[1]} ({found[2][:110]})"]
-    return [f"the end of the simulation itself, with {ran.returncode}: {ran.stderr[-200:]}"] if ran.returncode != 0 else []
+    if ran.returncode != 0:
+        return [f"the end of the simulation itself, with {ran.returncode}: {ran.stderr[-200:]}"]
+    return planting.broken_scenarios(directory, "groups") + planting.broken_scenarios(directory, "transactions")
 
 
 if __name__ == "__main__":
-    sys.exit(planting.main(__doc__, FAULTS, ["test/sim/cluster/mq_sim"], 400, hunt))
+    sys.exit(planting.main(__doc__, FAULTS, TARGETS, 400, hunt))

@@ -8,7 +8,6 @@ and the file is put back. Prints what found it. Exit 1 if a fault went unnoticed
 """
 import pathlib
 import re
-import subprocess
 import sys
 
 import planting
@@ -87,35 +86,21 @@ FAULTS = {
     "a wiped replica is taken for the old one": (
         "src/raft/core.cc", "message.to != self_ ||", "message.to.id != self_.id ||"),
 }
-SCENARIOS = sorted(path.name for path in (planting.ROOT / "test/scenario/raft").glob("*.txt"))
 TARGETS = ["test/sim/raft/mq_raft_sim", "test/scenario/raft_scenario", "test/unit/raft/raft_test"]
-
-
-def in_time(command, seconds):
-    try:
-        return planting.run(command, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def hunt(directory, seeds):
     program = pathlib.Path(directory).resolve()
-    ran = in_time([str(program / TARGETS[0]), "--runs", str(seeds)], 600)
-    found = ran and re.search(r"seed (\d+): BROKEN: (.*)", ran.stdout)
-    if found:
-        random = f"seed {found[1]}: {found[2][:90]}"
-    else:
-        random = "does not end" if ran is None else f"ended with {ran.returncode}" if ran.returncode else None
-    differ = []
-    for name in SCENARIOS:
-        ran = in_time([str(program / TARGETS[1]), str(planting.ROOT / "test/scenario/raft" / name)], 30)
-        if ran is None or ran.returncode != 0:
-            differ.append(name.removesuffix(".txt"))
-    unit = in_time([str(program / TARGETS[2])], 60)
-    found = [f"runs ({random})"] if random else []
-    if differ:
-        found.append(f"scenarios ({' '.join(differ)})")
-    return found + ["unit tests"] * (unit is None or unit.returncode != 0)
+    ran = planting.in_time([str(program / TARGETS[0]), "--runs", str(seeds)], 600)
+    found = []
+    if ran is None:
+        found.append("runs (without end)")
+    elif broken := re.search(r"seed (\d+): BROKEN: (.*)", ran.stdout):
+        found.append(f"runs (seed {broken[1]}: {broken[2][:90]})")
+    elif ran.returncode:
+        found.append(f"runs (ended with {ran.returncode})")
+    unit = planting.in_time([str(program / TARGETS[2])], 60)
+    return found + planting.broken_scenarios(directory, "raft") + ["unit tests"] * (unit is None or unit.returncode != 0)
 
 
 if __name__ == "__main__":

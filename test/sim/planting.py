@@ -28,6 +28,24 @@ def build(directory, targets):
     return built.returncode == 0
 
 
+def in_time(command, seconds):
+    """What it came to; None: it did not end."""
+    try:
+        return run(command, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def broken_scenarios(directory, folder):
+    program = str(pathlib.Path(directory).resolve() / f"test/scenario/{folder}_scenario")
+    names = []
+    for path in sorted((ROOT / "test/scenario" / folder).glob("*.txt")):
+        ran = in_time([program, str(path)], 30)
+        if ran is None or ran.returncode != 0:
+            names.append(path.stem)
+    return [f"scenarios ({' '.join(names)})"] if names else []
+
+
 def main(doc, faults, targets, seeds, hunt):
     """`hunt(build directory, seeds)`: what found the fault, in words, a list; empty: nothing did. 1: one was missed."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
