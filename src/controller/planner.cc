@@ -553,6 +553,7 @@ Plan<Result<RegisteredBroker>> Planner::registerBroker(Now now, const BrokerRegi
   next.listeners = registration.listeners;
   next.rack = registration.rack;
   next.directories = registration.directories;
+  next.peer = registration.peer;
   // Asked again by one that has not seen our answer.
   if (auto present = now.image.broker(registration.id); present && present->incarnation == registration.incarnation) {
     next.epoch = present->epoch;

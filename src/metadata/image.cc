@@ -42,6 +42,9 @@ BrokerRef toBroker(const BrokerRecord& from) {
   broker->rack = from.rack;
   broker->fenced = from.fenced;
   broker->directories = from.directories;
+  broker->peer = {from.peerHost, from.peerPort};
+  broker->stopping = from.stopping;
+  broker->drained = from.drained;
   return broker;
 }
 
@@ -134,6 +137,8 @@ class Applier {
     now_->clusterId_ = record.clusterId;
     now_->voters_.clear();
     for (auto& voter : record.voters) now_->voters_.push_back({NodeId(voter.nodeId), voter.directoryId});
+    now_->observers_.clear();
+    for (auto& observer : record.observers) now_->observers_.push_back({NodeId(observer.nodeId), observer.directoryId});
   }
 
   void operator()(const TopicRecord& record) {
@@ -206,6 +211,10 @@ class Applier {
   void operator()(const BrokerRecord& record) {
     now_->brokers_[NodeId(record.nodeId)] = toBroker(record);
     brokersTouched_.insert(NodeId(record.nodeId));
+  }
+
+  void operator()(const RemoveBrokerRecord& record) {
+    if (now_->brokers_.erase(NodeId(record.nodeId)) > 0) brokersTouched_.insert(NodeId(record.nodeId));
   }
 
   void operator()(const ProducerIdsRecord& record) { now_->nextProducerId_ = record.nextProducerId; }
@@ -343,6 +352,10 @@ Record recordOf(const Broker& broker) {
   record.rack = broker.rack;
   record.fenced = broker.fenced;
   record.directories = broker.directories;
+  record.peerHost = broker.peer.host;
+  record.peerPort = broker.peer.port;
+  record.stopping = broker.stopping;
+  record.drained = broker.drained;
   return record;
 }
 
@@ -352,6 +365,7 @@ std::vector<Record> recordsOf(const Image& image) {
     ClusterRecord cluster;
     cluster.clusterId = image.clusterId();
     for (auto& voter : image.voters()) cluster.voters.push_back({voter.id.value(), voter.directory, {}});
+    for (auto& observer : image.observers()) cluster.observers.push_back({observer.id.value(), observer.directory, {}});
     records.push_back(std::move(cluster));
   }
   for (auto& [name, level] : image.features()) records.push_back(FeatureRecord{name, level, {}});

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/address.h"
 #include "base/types.h"
 #include "metadata/sorted_map.h"
 
@@ -76,6 +77,12 @@ struct Broker {
   std::optional<std::string> rack;
   bool fenced = false;
   std::vector<Uuid> directories;
+  Address peer;           // where other nodes reach it; host empty: not told
+  bool stopping = false;  // is shutting down
+  bool drained = false;   // somebody asked that it lead nothing
+
+  bool isAlive() const { return !fenced; }
+  bool mayLead() const { return !fenced && !stopping; }
 
   const Listener* listener(std::string_view name) const;  // null: none of that name
   friend bool operator==(const Broker&, const Broker&) = default;
@@ -109,6 +116,7 @@ class Image {
   int64_t epoch() const { return epoch_; }              // term of that entry
   const Uuid& clusterId() const { return clusterId_; }  // zero only before the first entry
   const std::vector<Voter>& voters() const { return voters_; }
+  const std::vector<Voter>& observers() const { return observers_; }
 
   TopicRef topic(std::string_view name) const;  // null: no such topic
   TopicRef topic(const TopicId& id) const;
@@ -145,7 +153,7 @@ class Image {
   int64_t offset_ = 0;
   int64_t epoch_ = 0;
   Uuid clusterId_;
-  std::vector<Voter> voters_;
+  std::vector<Voter> voters_, observers_;
   SortedMap<std::string, TopicRef> topics_;
   SortedMap<TopicId, TopicRef> topicsById_;
   SortedMap<std::string, TopicId> topicsByMetricName_;  // of names with '.' or '_' in them

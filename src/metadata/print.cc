@@ -39,12 +39,16 @@ std::string printPartition(const Partition& p) {
 std::string print(const Image& image) {
   std::string text = fmt::format("offset {} epoch {}\ncluster {}\n", image.offset(), image.epoch(), image.clusterId());
   for (auto& voter : image.voters()) text += fmt::format("voter {} {}\n", voter.id, voter.directory);
+  for (auto& observer : image.observers()) text += fmt::format("observer {} {}\n", observer.id, observer.directory);
   text += fmt::format("producer-ids {}\n", image.nextProducerId());
   for (auto& [name, level] : image.features()) text += fmt::format("feature {} {}\n", name, level);
   for (auto& [id, broker] : image.brokers()) {
     text += fmt::format("broker {} incarnation={} epoch={}", id, broker->incarnation, broker->epoch);
     if (broker->rack) text += fmt::format(" rack={}", *broker->rack);
+    if (!broker->peer.host.empty()) text += fmt::format(" peer={}", broker->peer.toString());
     if (broker->fenced) text += " fenced";
+    if (broker->stopping) text += " stopping";
+    if (broker->drained) text += " drained";
     if (!broker->directories.empty()) text += " directories=" + numbers(broker->directories);
     for (auto& l : broker->listeners) text += fmt::format(" {}://{}:{}/{}", l.name, l.host, l.port, l.securityProtocol);
     text += '\n';

@@ -23,13 +23,14 @@
 #include "metadata/feature_record.h"
 #include "metadata/partitions_record.h"
 #include "metadata/producer_ids_record.h"
+#include "metadata/remove_broker_record.h"
 #include "metadata/remove_topic_record.h"
 #include "metadata/topic_record.h"
 
 namespace mq::metadata {
 
 using AnyRecord = std::variant<ClusterRecord, TopicRecord, PartitionsRecord, RemoveTopicRecord, ConfigRecord,
-                               BrokerRecord, ProducerIdsRecord, FeatureRecord>;
+                               BrokerRecord, ProducerIdsRecord, FeatureRecord, RemoveBrokerRecord>;
 
 struct Record : AnyRecord {
   using AnyRecord::AnyRecord;
