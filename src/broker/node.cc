@@ -265,7 +265,7 @@ class Node::Impl {
       }
       registration.listeners.push_back(std::move(row));
     }
-    auto registered = co_await controller_->registerBroker(std::move(registration));
+    auto registered = co_await controller::ControllerClient(first_, *controller_).registerBroker(std::move(registration));
     if (!registered)
       kj::throwFatalException(
           KJ_EXCEPTION(FAILED, "broker registration refused", registered.failure().message.c_str()));

@@ -369,6 +369,40 @@ constexpr Setting kTransactions[] = {
      .doc = "How often such ids are looked for."},
 };
 
+constexpr Setting kCluster[] = {
+    {.name = "controller.quorum.election.timeout.ms",
+     .field = &kField<&B::quorumElectionTimeoutMs>,
+     .min = 50,
+     .max = 60000,
+     .sim = {200, 1000},
+     .doc =
+         "A controller that hears nothing from the leading one for this long, and up to twice as long by chance, wants "
+         "to be elected itself. The same at all nodes."},
+    {.name = "broker.session.timeout.ms",
+     .field = &kField<&B::brokerSessionTimeoutMs>,
+     .min = 200,
+     .max = 3600000,
+     .sim = {1000, 9000},
+     .doc = "A broker of which the controller hears nothing for this long is fenced: what it led is led by others. One "
+            "whose process has ended is fenced at once."},
+    {.name = "broker.heartbeat.interval.ms",
+     .field = &kField<&B::brokerHeartbeatMs>,
+     .min = 20,
+     .max = 3600000,
+     .sim = {100, 500},
+     .doc = "How often a broker tells the controller that it is there."},
+    {.name = "auto.leader.rebalance.enable",
+     .field = &kField<&B::leaderRebalance>,
+     .doc =
+         "Whether leadership goes back to the preferred replica, the first of a partition's list, when it is in sync "
+         "again."},
+    {.name = "leader.imbalance.check.interval.seconds",
+     .field = &kField<&B::leaderImbalanceCheckSeconds>,
+     .min = 1,
+     .sim = {1, 60},
+     .doc = "How often that is looked at."},
+};
+
 constexpr Setting kMetrics[] = {
     {.name = "metrics.series.max",
      .field = &kField<&B::metricsSeriesMax>,
@@ -430,6 +464,7 @@ Table brokerTable() {
       {"Compaction", kCleaner},
       {"Consumer groups", kGroups},
       {"Transactions", kTransactions},
+      {"The cluster", kCluster},
       {"Metrics", kMetrics},
       {"Defaults of topic settings", topicDefaults()},
   };
@@ -474,6 +509,33 @@ Failure unknownBrokerSetting(std::string_view name) {
                  near.empty() ? "; `mq config list` names all" : fmt::format("; did you mean {}?", near));
 }
 
+namespace {
+
+void checkQuorum(const BrokerSettings& s, std::vector<std::string>& found) {
+  std::set<int32_t> ids;
+  for (const Voter& voter : s.controllers) {
+    if (!ids.insert(voter.id).second) found.push_back(fmt::format("controllers: names node {} twice", voter.id));
+  }
+  if (!s.roles.broker) {
+    found.emplace_back("roles: a controller without the role broker is not possible in this version");
+  } else if (s.controllers.empty() && !s.roles.controller) {
+    found.emplace_back("roles: a node without the role controller needs to know some: set controllers");
+  } else if (!s.controllers.empty() && s.roles.controller && !ids.contains(s.nodeId)) {
+    found.push_back(
+        fmt::format("controllers: this node ({}) is not listed, and has the role controller; list it, or give it "
+                    "--roles=broker",
+                    s.nodeId));
+  } else if (ids.contains(s.nodeId) && !s.roles.controller) {
+    found.push_back(fmt::format("controllers: lists this node ({}), which has not the role controller", s.nodeId));
+  }
+  if (s.brokerHeartbeatMs * 2 > s.brokerSessionTimeoutMs) {
+    found.push_back(fmt::format("broker.heartbeat.interval.ms ({}) is more than half of broker.session.timeout.ms ({})",
+                                s.brokerHeartbeatMs, s.brokerSessionTimeoutMs));
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> contradictions(const BrokerSettings& s) {
   std::vector<std::string> found;
   std::set<std::string> names, addresses;
@@ -517,19 +579,7 @@ std::vector<std::string> contradictions(const BrokerSettings& s) {
       if (!endpoint.name.empty()) found.push_back(fmt::format("{}: has no names", endpoint.toString()));
     }
   }
-  if (s.controllers.size() > 1) {
-    found.emplace_back("controllers: more than one controller is not possible in this version; give one, or none");
-  } else if (s.controllers.size() == 1 && s.controllers[0].id != s.nodeId) {
-    found.push_back(
-        fmt::format("controllers: {} is not this node (node.id is {}), which would need a cluster; that is "
-                    "not possible in this version",
-                    s.controllers[0].toString(), s.nodeId));
-  }
-  if (!s.roles.broker || !s.roles.controller) {
-    found.emplace_back(
-        "roles: a node alone needs both broker and controller; other roles need a cluster, which is not possible in "
-        "this version");
-  }
+  checkQuorum(s, found);
   if (s.requestMemoryBytes < s.requestBytesMax) {
     found.push_back(
         fmt::format("queued.max.request.bytes ({}) is below socket.request.max.bytes ({}): the largest request could "

@@ -140,6 +140,13 @@ struct BrokerSettings {
   int32_t transactionalIdExpirationMs = 604800000;
   int32_t transactionalIdExpirationCheckMs = 3600000;
 
+  // The cluster.
+  int32_t quorumElectionTimeoutMs = 400;
+  int32_t brokerSessionTimeoutMs = 5000;
+  int32_t brokerHeartbeatMs = 500;
+  bool leaderRebalance = true;
+  int32_t leaderImbalanceCheckSeconds = 30;
+
   // Metrics.
   int32_t metricsSeriesMax = 50000;  // of one scrape
 

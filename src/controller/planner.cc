@@ -28,10 +28,6 @@ constexpr size_t kTopicNameMax = 249;  // a directory name has 255, less "-" and
 constexpr size_t kConfigValueMax = 32767;
 constexpr size_t kPlanBytesMax = 8 << 20;  // a decision is one log entry, which has a limit
 
-Failure noSpace() {
-  return failure(Error::kafkaStorageError, "the disk of the metadata log is full: free some space, then try again");
-}
-
 // The records of one decision. What one item brings goes in as a whole or not at all.
 class Records {
  public:
@@ -200,6 +196,10 @@ auto countOf(const Items& items, KeyOf keyOf) {
 }
 
 }  // namespace
+
+Failure noSpace() {
+  return failure(Error::kafkaStorageError, "the disk of the metadata log is full: free some space, then try again");
+}
 
 Result<void> checkTopicName(std::string_view name) {
   auto invalid = [](std::string why) { return Failure(Error::invalidTopicException, "Topic name is invalid: " + why); };
@@ -509,67 +509,13 @@ Plan<Result<ProducerIdBlock>> Planner::allocateProducerIds(Now now) const {
   return plan;
 }
 
-namespace {
-
-// What the broker leads begins a new epoch: a reader that saw records which are lost now learns from the end of the old
-// epoch where they were cut (KIP-320), instead of reading others under the same offsets. Neighbours share a record.
-void raiseEpochs(const metadata::Image& image, NodeId leader, std::vector<Record>& records) {
-  for (const auto& [name, topic] : image.topics()) {
-    bool joins = false;
-    for (int32_t i = 0; i < topic->partitionCount(); ++i) {
-      metadata::Partition next = *topic->partition(i);
-      if (next.leader != leader) {
-        joins = false;
-        continue;
-      }
-      next.leaderEpoch = next.leaderEpoch + 1;
-      ++next.partitionEpoch;
-      if (!std::exchange(joins, true)) records.push_back(PartitionsRecord{topic->id, i, {}, {}});
-      std::get<PartitionsRecord>(records.back()).partitions.push_back(metadata::recordOf(next));
-    }
-  }
-}
-
-}  // namespace
-
-Plan<Result<RegisteredBroker>> Planner::registerBroker(Now now, const BrokerRegistration& registration) const {
-  if (!registration.clusterId.isZero() && registration.clusterId != now.image.clusterId())
-    return {failure(Error::inconsistentClusterId, "broker {} belongs to cluster {}, and this is cluster {}",
-                    registration.id, registration.clusterId, now.image.clusterId()),
-            {}};
-  if (registration.id.value() < 0 || registration.incarnation.isZero() || registration.listeners.empty())
-    return {failure(Error::invalidRegistration, "broker {}: a registration needs an id, an incarnation and a listener",
-                    registration.id),
-            {}};
-  auto listeners =
-      countOf(registration.listeners, [](const metadata::Listener& l) { return std::string_view(l.name); });
-  if (listeners.size() != registration.listeners.size())
-    return {failure(Error::invalidRegistration, "broker {}: two listeners have one name", registration.id), {}};
-
-  metadata::Broker next;
-  next.id = registration.id;
-  next.incarnation = registration.incarnation;
-  next.epoch = now.image.offset() + 1;  // the entry that the record below will be in
-  next.listeners = registration.listeners;
-  next.rack = registration.rack;
-  next.directories = registration.directories;
-  next.peer = registration.peer;
-  // Asked again by one that has not seen our answer.
-  if (auto present = now.image.broker(registration.id); present && present->incarnation == registration.incarnation) {
-    next.epoch = present->epoch;
-    if (*present == next) return {RegisteredBroker{next.epoch}, {}};
-  }
-  if (now.space == Space::none) return {noSpace(), {}};
-  Plan<Result<RegisteredBroker>> plan;
-  plan.response = RegisteredBroker{next.epoch};
-  plan.records.push_back(metadata::recordOf(next));
-  if (registration.mayLack) raiseEpochs(now.image, registration.id, plan.records);
-  return plan;
-}
-
-std::vector<Record> Planner::bootstrap(const Uuid& clusterId, const Uuid& directoryId) const {
+std::vector<Record> Planner::bootstrap(const Uuid& clusterId, const Image& image) const {
   std::vector<Record> records;
-  records.push_back(metadata::ClusterRecord{clusterId, {{options_.node.value(), directoryId, {}}}, {}});
+  metadata::ClusterRecord cluster;
+  cluster.clusterId = clusterId;
+  for (auto& voter : image.voters()) cluster.voters.push_back({voter.id.value(), voter.directory, {}});
+  for (auto& observer : image.observers()) cluster.observers.push_back({observer.id.value(), observer.directory, {}});
+  records.push_back(std::move(cluster));
   for (const auto& feature : metadata::kFeatures)
     records.push_back(metadata::FeatureRecord{std::string(feature.name), feature.levelMax, {}});
   return records;

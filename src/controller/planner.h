@@ -33,8 +33,9 @@ struct PlannerOptions {
 // What a decision may look at.
 struct Now {
   const metadata::Image& image;
-  Prng& random;                 // for ids
-  Space space = Space::plenty;  // low: nothing that grows the cluster; none: nothing at all
+  Prng& random;                        // for ids
+  Space space = Space::plenty;         // low: nothing that grows the cluster; none: nothing at all
+  int64_t index = image.offset() + 1;  // of the entry that the records will be in
 };
 
 class Planner {
@@ -48,10 +49,23 @@ class Planner {
   Plan<Result<void>> updateFeatures(Now now, const UpdateFeaturesRequest& request) const;
   Plan<EnsureTopicsResponse> ensureTopics(Now now, const EnsureTopicsRequest& request) const;
   Plan<Result<ProducerIdBlock>> allocateProducerIds(Now now) const;
-  Plan<Result<RegisteredBroker>> registerBroker(Now now, const BrokerRegistration& registration) const;
 
-  // The first records of a new cluster.
-  std::vector<metadata::Record> bootstrap(const Uuid& clusterId, const Uuid& directoryId) const;
+  // planner_brokers.cc: brokers come, stay, stop and go, and with them the leaders of partitions.
+  Plan<Result<RegisteredBroker>> registerBroker(Now now, const BrokerRegistration& registration) const;
+  Plan<Result<BrokerState>> heartbeat(Now now, const BrokerHeartbeat& beat) const;
+  Plan<std::monostate> fence(Now now, const std::vector<NodeId>& brokers) const;
+  Plan<Result<void>> unregisterBroker(Now now, const UnregisterBrokerRequest& request) const;
+  Plan<Result<void>> drainBroker(Now now, const DrainBrokerRequest& request) const;
+  // Leaders back to their preferred replicas, some at a time.
+  Plan<std::monostate> balance(Now now) const;
+
+  // planner_partitions.cc
+  Plan<AlterPartitionsResponse> alterPartitions(Now now, const AlterPartitionsRequest& request) const;
+  Plan<ElectLeadersResponse> electLeaders(Now now, const ElectLeadersRequest& request) const;
+  Plan<AlterReassignmentsResponse> alterReassignments(Now now, const AlterReassignmentsRequest& request) const;
+
+  // The first records of a new cluster whose image holds its members.
+  std::vector<metadata::Record> bootstrap(const Uuid& clusterId, const metadata::Image& image) const;
 
   // The settings in force: those of the start and the committed dynamic ones.
   config::BrokerConfig effective(const metadata::Image& image) const;
@@ -59,6 +73,8 @@ class Planner {
  private:
   PlannerOptions options_;
 };
+
+Failure noSpace();
 
 // Kafka's rules; the message says which one is broken.
 Result<void> checkTopicName(std::string_view name);

@@ -76,11 +76,20 @@ class RaftDriver::Impl {
     driveSoon();
   }
 
+  Space lastSpace() const { return space_; }
+  Co<Space> space() {
+    if (space_ != Space::plenty && !isStopping_) {
+      Space now = co_await onLog([](RaftLog& log) { return log.append({}); });
+      note(now);
+    }
+    co_return space_;
+  }
+
   const raft::Core& core() const { return core_; }
 
   kj::Promise<void> stop() {
     isStopping_ = true;
-    answerAll("the node stops");
+    loseAll("the node stops");
     return jobs_.addBranch();
   }
 
@@ -156,7 +165,7 @@ class RaftDriver::Impl {
     if (leads == isLeader_ && (!leads || core_.term() == term_)) return;
     if (std::exchange(isLeader_, leads)) {
       if (std::exchange(isReady_, false)) machine_.follows();
-      answerAll("it does not lead any more");
+      loseAll("it does not lead any more");
     }
     term_ = core_.term();
   }
@@ -186,10 +195,21 @@ class RaftDriver::Impl {
     if (!waiting.empty()) waiting.mapped()->fulfill(std::move(result));
   }
 
-  void answerAll(std::string_view why) {
-    auto lost = [&] { return failure(Error::notController, "node {}: {}", self(), why); };
-    for (Proposal& proposal : std::exchange(proposals_, {})) proposal.answer->fulfill(lost());
-    for (auto& [id, waiting] : std::exchange(waitingReads_, {})) waiting->fulfill(lost());
+  // What is proposed may still come to be committed, by another leader.
+  void loseAll(std::string_view why) {
+    for (Proposal& proposal : std::exchange(proposals_, {}))
+      proposal.answer->fulfill(failure(Error::requestTimedOut, "node {}: {}", self(), why));
+    for (auto& [id, waiting] : std::exchange(waitingReads_, {}))
+      waiting->fulfill(failure(Error::notController, "node {}: {}", self(), why));
+  }
+  // There was no space for the entries behind the last durable one. Where nobody else gets them, they never were.
+  void refuseUnwritten() {
+    if (core_.membership().members.size() > 1) return;
+    while (!proposals_.empty() && proposals_.back().position.index > core_.log().durableIndex()) {
+      proposals_.back().answer->fulfill(
+          failure(Error::kafkaStorageError, "no space for the metadata log of node {}", self()));
+      proposals_.pop_back();
+    }
   }
 
   // --- the log, by one job at a time
@@ -219,8 +239,10 @@ class RaftDriver::Impl {
         return factsOf(log, space);
       });
       isWriting_ = false;
-      note(facts);
+      bytesSinceSnapshot_ = facts.bytesSinceSnapshot;
+      if (!write->append.empty()) note(facts.space);
       if (facts.space == Space::none) {
+        refuseUnwritten();
         core_.refused(std::move(*write));
       } else {
         if (write->install) install(*write->install);
@@ -241,15 +263,14 @@ class RaftDriver::Impl {
                       raft::show(install.snapshot.id), install.data.size());
   }
 
-  void note(const LogFacts& facts) {
-    bytesSinceSnapshot_ = facts.bytesSinceSnapshot;
-    bool isFull = facts.space != Space::plenty;
-    if (isFull != std::exchange(isFull_, isFull)) {
-      if (isFull)
-        shard_.log().warning("metadata-space", "no space to extend the metadata log of node {}", self());
-      else
-        shard_.log().info("metadata-space", "there is space for the metadata log of node {} again", self());
-    }
+  void note(Space space) {
+    bool wasFull = std::exchange(space_, space) != Space::plenty, isFull = space != Space::plenty;
+    if (isFull && !wasFull)
+      shard_.log().warning("metadata-space",
+                           "no space to extend the metadata log of node {}: only deletions and registrations go on",
+                           self());
+    if (wasFull && !isFull)
+      shard_.log().info("metadata-space", "there is space for the metadata log of node {} again", self());
   }
 
   Co<void> load(raft::LogRead read) {
@@ -338,7 +359,7 @@ class RaftDriver::Impl {
     if (std::exchange(isStopping_, true)) return;
     shard_.log().error("metadata-log-failed", "node {}: {}", self(), reason);
     if (std::exchange(isReady_, false)) machine_.follows();
-    answerAll(reason);
+    loseAll(reason);
     failed_.fulfiller->fulfill(KJ_EXCEPTION(FAILED, kj::str(reason.c_str())));
   }
 
@@ -353,7 +374,8 @@ class RaftDriver::Impl {
   int64_t appliedTerm_ = 0;
   int64_t snapshotIndex_ = 0;  // of the newest on the disk
   raft::Core core_;
-  bool isSoon_ = false, isStopping_ = false, isWriting_ = false, isSaving_ = false, isFull_ = false;
+  bool isSoon_ = false, isStopping_ = false, isWriting_ = false, isSaving_ = false;
+  Space space_ = Space::plenty;
   bool isLeader_ = false, isReady_ = false;
   int64_t term_ = 0;
   std::deque<Proposal> proposals_;  // by index
@@ -376,6 +398,8 @@ RaftDriver::~RaftDriver() noexcept(false) {}
 
 kj::Promise<Result<raft::Position>> RaftDriver::propose(Buffer data) { return impl_->propose(std::move(data)); }
 kj::Promise<Result<void>> RaftDriver::read() { return impl_->read(); }
+Space RaftDriver::lastSpace() const { return impl_->lastSpace(); }
+kj::Promise<Space> RaftDriver::space() { return impl_->space(); }
 Result<raft::Position> RaftDriver::setMember(raft::Member member) {
   return impl_->change([&](raft::Core& core) { return core.setMember(member); });
 }

@@ -27,7 +27,7 @@ namespace mq::controller {
 // What is replicated. Called on the driver's shard; must not call back into the driver.
 class StateMachine {
  public:
-  virtual ~StateMachine() = default;
+  virtual ~StateMachine() noexcept(false) {}
   // Committed, in order, each once in a life: also no-ops and memberships.
   virtual void apply(std::span<const raft::Entry> entries) = 0;
   // Everything applied so far, with the members that hold there, for install() and membersIn() of this or any later
@@ -57,8 +57,11 @@ class RaftDriver {
   ~RaftDriver() noexcept(false);
   KJ_DISALLOW_COPY(RaftDriver);
 
-  // Answered when the entry is committed and applied here. notController: this node does not lead, or leads no more;
-  // then the entry may still come to be committed. Other refusals as Core::propose: nothing was done.
+  // Answered when the entry is committed and applied here; it has its position at once, the next one. Refusals:
+  //   notController      this node does not lead: nothing was done
+  //   requestTimedOut    it leads no more: the entry may still come to be committed
+  //   kafkaStorageError  there was no space for the entry, and nobody else can have it: nothing was done
+  // and as Core::propose: nothing was done.
   kj::Promise<Result<raft::Position>> propose(Buffer data);
   // Answered when everything that was committed anywhere before the call is applied here. Only at the leader.
   kj::Promise<Result<void>> read();
@@ -67,6 +70,9 @@ class RaftDriver {
   Result<void> transfer(NodeId node);
   void receive(raft::Message message);
 
+  // How much the log's disk took last, and, while that was little, what it takes now.
+  Space lastSpace() const;
+  kj::Promise<Space> space();
   const raft::Core& core() const;
   // Nothing is written any more when it resolves. Who waits is answered with notController.
   kj::Promise<void> stop();

@@ -38,11 +38,14 @@ void Core::tick(Instant now) {
   if (stopReason_) return;
   if (state_ == State::leader) return tickLeader();
   // Nobody else can lead: no reason to wait.
-  bool isAlone = state_ == State::follower && isVoter() && members_.latest().voterCount() == 1;
-  if (now_ < electionAt_ && !isAlone) return;
+  if (now_ < electionAt_ && !isAlone()) return;
   if (mayCampaign()) return beginPreVote();
   leader_ = Replica();
   setElectionTimer();
+}
+
+bool Core::isAlone() const {
+  return state_ == State::follower && isVoter() && members_.latest().voterCount() == 1 && !writeAgainAt_;
 }
 
 Instant Core::wakeAt() const {
@@ -51,7 +54,7 @@ Instant Core::wakeAt() const {
   if (state_ == State::leader) {
     at = std::min(heartbeatAt_, quorumEnd());
     if (handover_) at = std::min(at, handover_->end);
-  } else if (state_ == State::follower && isVoter() && members_.latest().voterCount() == 1) {
+  } else if (isAlone()) {
     at = now_;
   }
   return writeAgainAt_ && !writing_ ? std::min(at, *writeAgainAt_) : at;
@@ -169,6 +172,7 @@ void Core::refused(Write write) {
   if (write.install && !installing_ && log_.start() == write.install->snapshot.id)
     installing_ = std::move(write.install);
   writeAgainAt_ = now_ + options_.heartbeat;
+  if (state_ == State::leader && !write.append.empty()) return giveUpUnwritten();
   if (state_ == State::candidate && isDurablyTermed()) {
     if (isVoter()) votes_[self_.id] = true;
     count();

@@ -76,8 +76,8 @@ class Core {
 
   // --- what the driver did
   void persisted(uint64_t write);
-  // There was no space, and nothing of its entries or snapshot was written (the hard state was). They come again with
-  // a later write, at the next heartbeat at the earliest.
+  // There was no space, and nothing of its entries or snapshot was written (the hard state was). A leader drops its
+  // entries and steps down; what comes from a leader is written later, at the next heartbeat at the earliest.
   void refused(Write write);
   void loaded(const LogRead& read, std::vector<Entry> entries);  // none: they are no longer there
   void loaded(const SnapshotRead& read, std::optional<Buffer> chunk);
@@ -134,6 +134,7 @@ class Core {
   void takeWrite(Ready& ready);
   void takeApply(Ready& ready);
   bool isDurablyTermed() const { return saved_ == hard_; }
+  bool isAlone() const;  // no reason to wait with an election
   bool isVoter() const { return members_.latest().isVoter(self_); }
 
   // election.cc
@@ -169,6 +170,7 @@ class Core {
   Instant quorumEnd() const;
   void stepDown() { becomeFollower(hard_.term, Replica()); }
   void stopLeading();
+  void giveUpUnwritten();
   Position appendOwn(EntryType type, Buffer data);
   void advanceCommit();
   void takeReplication(Ready& ready);

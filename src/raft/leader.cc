@@ -19,6 +19,16 @@ Instant Core::quorumEnd() const {
   return heard == Instant::max() ? heard : heard + options_.electionTimeout;
 }
 
+// As if it had crashed before the write and come back: nobody waits for entries that may never fit, and what is smaller
+// gets its chance in the next term. What the others have committed without us stays.
+void Core::giveUpUnwritten() {
+  int64_t from = std::max(log_.durableIndex(), commit_) + 1;
+  stepDown();
+  if (from > log_.lastIndex()) return;
+  log_.truncate(from);
+  members_.truncate(from);
+}
+
 void Core::tickLeader() {
   if (now_ >= quorumEnd()) return stepDown();
   if (handover_ && now_ >= handover_->end) handover_.reset();

@@ -30,7 +30,7 @@ std::string contentOf(const fs::path& path) {
 }
 
 // One process with a controller on the node's disk.
-using Body = std::function<kj::Promise<void>(Controller&)>;
+using Body = std::function<kj::Promise<void>(Controller&, ControllerClient&)>;
 Co<void> process(Shard& first, Body body, std::string* image) {
   MetadataFeed feed;
   ControllerOptions options;
@@ -39,9 +39,10 @@ Co<void> process(Shard& first, Body body, std::string* image) {
   options.config =
       *config::BrokerConfig::load({"", "", {}, {{"metadata.log.max.record.bytes.between.snapshots", "2000", "test"}}});
   Controller controller(first, options, {&feed});
+  ControllerClient client(first, controller);
   co_await controller.start();
   if (image) *image = metadata::print(*controller.image());
-  co_await body(controller);
+  co_await body(controller, client);
   co_await controller.stop();
 }
 void live(SimWorld& world, SimNode& node, Body body, std::string* image = nullptr) {
@@ -51,30 +52,30 @@ void live(SimWorld& world, SimNode& node, Body body, std::string* image = nullpt
   world.run([&] { return node.ended(); });
 }
 
-Co<void> fill(Controller& controller) {
+Co<void> fill(Controller&, ControllerClient& client) {
   BrokerRegistration registration;
   registration.id = NodeId(1);
   registration.incarnation = Uuid::fromHalves(1, 2);
   registration.listeners = {{"PLAINTEXT", "", 9092, 0}, {"OUTSIDE", "mq.example", 65535, 3}};
   registration.rack = "rack a";
   registration.directories = {Uuid::fromHalves(3, 4)};
-  CHECK((co_await controller.registerBroker(registration)).has_value());
+  CHECK((co_await client.registerBroker(registration)).has_value());
   CreateTopicsRequest create;
   create.topics = {{"words", 3, 1, {}, {}},
                    {"numbers", -1, -1, {}, {{"cleanup.policy", "compact"}, {"retention.ms", "-1"}}},
                    {"a.b", 1, 1, {}, {}},
                    {"gone", 2, 1, {}, {{"segment.bytes", "1048576"}}},
                    {"wide", 150, 1, {}, {}}};
-  for (auto& topic : (co_await controller.createTopics(create)).topics) CHECK(topic.result.has_value());
-  co_await controller.deleteTopics({{{"gone", {}}}});
-  co_await controller.createPartitions({{{"wide", 200, std::nullopt}}, false});
+  for (auto& topic : (co_await client.createTopics(create)).topics) CHECK(topic.result.has_value());
+  co_await client.deleteTopics({{{"gone", {}}}});
+  co_await client.createPartitions({{{"wide", 200, std::nullopt}}, false});
   AlterConfigsRequest alter;
   alter.resources = {
       {{metadata::ResourceType::broker, ""}, {{"log.retention.ms", config::AlterOp::set, "86400000"}}},
       {{metadata::ResourceType::broker, "1"}, {{"log.segment.bytes", config::AlterOp::set, "1048576"}}},
       {{metadata::ResourceType::topic, "numbers"}, {{"retention.ms", config::AlterOp::remove, std::nullopt}}}};
-  for (auto& resource : (co_await controller.alterConfigs(alter)).resources) CHECK(resource.result.has_value());
-  CHECK((co_await controller.allocateProducerIds()).has_value());
+  for (auto& resource : (co_await client.alterConfigs(alter)).resources) CHECK(resource.result.has_value());
+  CHECK((co_await client.allocateProducerIds()).has_value());
 }
 
 class Silent : public Logger {
@@ -124,7 +125,7 @@ void addTheRest(FileSystem& files, const TopicId& topic) {
   log->close();
 }
 
-Co<void> nothing(Controller&) { co_return; }
+Co<void> nothing(Controller&, ControllerClient&) { co_return; }
 
 }  // namespace
 
@@ -146,8 +147,8 @@ TEST_CASE("Metadata directories of every released format open and give their ima
     live(world, node, nothing, &image);
     CHECK(image == contentOf(version.path() / "image.txt"));
     // And it goes on from there.
-    live(world, node, [](Controller& controller) -> kj::Promise<void> {
-      return controller.allocateProducerIds().then([](Result<ProducerIdBlock> block) { CHECK(block->first == 1000); });
+    live(world, node, [](Controller&, ControllerClient& client) -> kj::Promise<void> {
+      return client.allocateProducerIds().then([](Result<ProducerIdBlock> block) { CHECK(block->first == 1000); });
     });
   }
   CHECK(found >= 1);
@@ -161,9 +162,9 @@ TEST_CASE("A golden directory is written when asked for") {
   SimNode& node = world.addNode();
   TopicId words;
   live(world, node, fill);
-  live(world, node, [&](Controller& controller) -> kj::Promise<void> {
+  live(world, node, [&](Controller& controller, ControllerClient& client) -> kj::Promise<void> {
     words = controller.image()->topic("words")->id;
-    return controller.createTopics({{{"later", 2, 1, {}, {}}}, false}).ignoreResult();
+    return client.createTopics({{{"later", 2, 1, {}, {}}}, false}).ignoreResult();
   });
   auto files = node.disk().mount(std::make_shared<bool>(false), 1000);
   addTheRest(*files, words);

@@ -229,7 +229,7 @@ TEST_CASE("RaftDriver: what waits and what comes after stop() is answered") {
     RaftDriver& driver = *quorum.at(1).driver;
     auto waiting = driver.propose(Buffer(3));
     co_await driver.stop();
-    CHECK((co_await waiting).errorCode() == Error::notController);
+    CHECK((co_await waiting).errorCode() == Error::requestTimedOut);
     CHECK((co_await driver.propose(Buffer(3))).errorCode() == Error::notController);
     CHECK((co_await driver.read()).errorCode() == Error::notController);
     CHECK(driver.transfer(NodeId(2)).errorCode() == Error::notController);
