@@ -17,18 +17,18 @@ Connection::Connection(Shard& shard, kj::Own<kj::AsyncIoStream> stream, size_t m
       rpc_(capnp::makeRpcClient(network_)) {}
 
 Connection::Connection(Shard& shard, kj::Own<kj::AsyncIoStream> stream, size_t messageBytesMax,
-                       schema::Services::Client services, size_t unansweredBytesMax)
+                       capnp::Capability::Client interface, size_t unansweredBytesMax)
     : stream_(kj::mv(stream)),
       network_(stream_, Side::SERVER, limits(messageBytesMax), shard.timer()),
-      rpc_(capnp::makeRpcServer(network_, kj::mv(services))) {
+      rpc_(capnp::makeRpcServer(network_, kj::mv(interface))) {
   rpc_.setFlowLimit(unansweredBytesMax / sizeof(capnp::word));
 }
 
-schema::Services::Client Connection::services() {
+capnp::Capability::Client Connection::interface() {
   capnp::MallocMessageBuilder message(8);
   auto server = message.initRoot<capnp::rpc::twoparty::VatId>();
   server.setSide(Side::SERVER);
-  return rpc_.bootstrap(server).castAs<schema::Services>();
+  return rpc_.bootstrap(server);
 }
 
 }  // namespace mq::peer

@@ -4,7 +4,6 @@
 #include <capnp/rpc-twoparty.h>
 
 #include "peer/buffered_stream.h"
-#include "peer/peer.capnp.h"
 #include "runtime/shard.h"
 
 namespace mq::peer {
@@ -14,11 +13,11 @@ class Connection {
   // The calling side.
   Connection(Shard& shard, kj::Own<kj::AsyncIoStream> stream, size_t messageBytesMax);
   // The answering side. Beyond `unansweredBytesMax` of calls it reads no more.
-  Connection(Shard& shard, kj::Own<kj::AsyncIoStream> stream, size_t messageBytesMax, schema::Services::Client services,
-             size_t unansweredBytesMax);
+  Connection(Shard& shard, kj::Own<kj::AsyncIoStream> stream, size_t messageBytesMax,
+             capnp::Capability::Client interface, size_t unansweredBytesMax);
   KJ_DISALLOW_COPY(Connection);
 
-  schema::Services::Client services();  // of the answering side
+  capnp::Capability::Client interface();  // of the answering side
   kj::Promise<void> onEnd() { return network_.onDisconnect(); }
 
  private:

@@ -4,7 +4,9 @@
 #include <capnp/serialize-async.h>
 #include <kj/debug.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "peer/peer.capnp.h"
 
@@ -14,6 +16,7 @@ namespace {
 constexpr uint16_t kProtocol = 1;
 constexpr uint64_t kWordsMax = 512;  // 4 KiB: no stranger makes us allocate more
 constexpr size_t kTextMax = 1000;
+constexpr int32_t kShardsMax = 4096;  // of one node
 
 kj::ArrayPtr<const kj::byte> bytesOf(const Uuid& id) { return kj::arrayPtr(id.bytes.data(), id.bytes.size()); }
 
@@ -42,6 +45,9 @@ void write(schema::Hello::Builder into, const Greeting& greeting) {
   into.setWanted(greeting.wanted.value());
   into.setChannel(static_cast<uint8_t>(greeting.channel));
   into.setVersion(identity.version);
+  into.setShard(greeting.shard);
+  into.setCallerShard(greeting.callerShard);
+  into.setShards(greeting.shards);
 }
 
 Greeting read(schema::Hello::Reader hello) {
@@ -55,9 +61,15 @@ Greeting read(schema::Hello::Reader hello) {
   identity.incarnation = uuidOf(hello.getIncarnation(), "incarnation");
   identity.version = textOf(hello.getVersion());
   greeting.wanted = NodeId(hello.getWanted());
-  KJ_REQUIRE(hello.getChannel() <= static_cast<uint8_t>(Channel::bulk), "a channel that is not known",
+  KJ_REQUIRE(hello.getChannel() <= static_cast<uint8_t>(Channel::inquiry), "a channel that is not known",
              hello.getChannel());
   greeting.channel = static_cast<Channel>(hello.getChannel());
+  greeting.shard = hello.getShard();
+  greeting.callerShard = hello.getCallerShard();
+  greeting.shards = std::max(hello.getShards(), 1u);
+  KJ_REQUIRE(greeting.shard >= kNoShard && greeting.shard < kShardsMax && greeting.callerShard >= 0 &&
+                 greeting.callerShard < kShardsMax && greeting.shards <= kShardsMax,
+             "a shard that is none", greeting.shard, greeting.callerShard, greeting.shards);
   return greeting;
 }
 
@@ -67,14 +79,14 @@ kj::Promise<kj::Own<capnp::MessageReader>> receive(kj::AsyncIoStream& stream) {
 
 }  // namespace
 
-Co<Identity> greet(kj::AsyncIoStream& stream, Greeting greeting) {
+Co<Greeting> greet(kj::AsyncIoStream& stream, Greeting greeting) {
   capnp::MallocMessageBuilder message;
   write(message.initRoot<schema::Hello>(), greeting);
   co_await capnp::writeMessage(stream, message);
   auto answer = co_await receive(stream);
   auto welcome = answer->getRoot<schema::Welcome>();
   switch (welcome.which()) {
-    case schema::Welcome::ACCEPTED: co_return read(welcome.getAccepted()).identity;
+    case schema::Welcome::ACCEPTED: co_return read(welcome.getAccepted());
     case schema::Welcome::REFUSED:
       throw kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__,
                           kj::str("refused: ", textOf(welcome.getRefused()).c_str()));
@@ -87,9 +99,9 @@ Co<Greeting> hear(kj::AsyncIoStream& stream) {
   co_return read(message->getRoot<schema::Hello>());
 }
 
-Co<void> accept(kj::AsyncIoStream& stream, const Identity& self) {
+Co<void> accept(kj::AsyncIoStream& stream, Identity self, uint32_t shards) {
   capnp::MallocMessageBuilder message;
-  write(message.initRoot<schema::Welcome>().initAccepted(), {.identity = self});
+  write(message.initRoot<schema::Welcome>().initAccepted(), {.identity = std::move(self), .shards = shards});
   co_await capnp::writeMessage(stream, message);
 }
 

@@ -8,11 +8,11 @@
 
 namespace mq::peer {
 
-// Calls. The answering side's identity, or its refusal as a rejection. Both references outlive the promise.
-Co<Identity> greet(kj::AsyncIoStream& stream, Greeting greeting);
+// Calls. What the answering side says of itself, or its refusal as a rejection. The stream outlives the promise.
+Co<Greeting> greet(kj::AsyncIoStream& stream, Greeting greeting);
 // Answers a call: what the caller said. Nothing is sent yet.
 Co<Greeting> hear(kj::AsyncIoStream& stream);
-Co<void> accept(kj::AsyncIoStream& stream, const Identity& self);
+Co<void> accept(kj::AsyncIoStream& stream, Identity self, uint32_t shards);
 Co<void> refuse(kj::AsyncIoStream& stream, std::string reason);
 
 }  // namespace mq::peer

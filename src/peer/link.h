@@ -7,10 +7,12 @@
 // queues for a node that is not there. Every wait ends: connecting and pings have deadlines, and a connection that ends
 // rejects whatever waits for it.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "controller/requests.h"
 #include "peer/identity.h"
 #include "raft/messages.h"
 #include "runtime/shard.h"
@@ -23,7 +25,7 @@ struct LinkOptions {
   Duration pingTimeout = 3s;  // without an answer for so long, the other side counts as gone
   Duration retryMin = 50ms;   // between two attempts: doubles from the one to the other
   Duration retryMax = 2s;
-  size_t messageBytesMax = 24_MiB;  // of what the other side answers
+  size_t messageBytesMax = 24_MiB;  // of what is asked, and of what the other side answers
   size_t postedBytesMax = 32_MiB;   // posted and not answered yet
 };
 
@@ -50,11 +52,23 @@ class Link {
   const std::optional<Identity>& reached() const;  // who answered last
   const std::string& problem() const;              // why it is away; empty while it is up, or before the first attempt
   const Figures& figures() const;
+  // It was up, the connection ended, and now the host refuses another one: that process is dead. A machine or a network
+  // that is gone refuses nothing, so a process may be dead without this.
+  bool wasRefused() const;
+  // Called when it comes up, goes away, or becomes refused. Must not destroy the link.
+  void onChange(std::function<void()> call);
 
   // One way. Delivered at most once; in order, while the link stays up.
   void post(const raft::Message& message);
   // How long the other side took to answer. Rejected when it is away (DISCONNECTED) or too slow (OVERLOADED).
   kj::Promise<Duration> ping(Duration limit);
+  // What the other side knows of its cluster; wants it to let this node in. Rejected as ping().
+  kj::Promise<controller::NodeStatus> status(Duration limit);
+  kj::Promise<controller::NodeStatus> join(const controller::JoinRequest& request, Duration limit);
+  // Asks the controller there. Never rejected: notController when it is away or does not know such a request (nothing
+  // was done), invalidRequest when it is larger than a message may be, requestTimedOut when the connection or the
+  // patience ended before the answer (what was asked may still come to be).
+  kj::Promise<Result<controller::Answered>> ask(const controller::Request& request, Duration limit);
 
  private:
   class Impl;

@@ -18,7 +18,10 @@ void RaftLinks::setPeers(const std::map<NodeId, Address>& peers) {
   });
   for (const auto& [node, address] : peers) {
     if (node == self_.node || peers_.contains(node)) continue;
-    peers_.emplace(node, std::make_unique<Pair>(shard_, self_, node, address, options_));
+    auto& pair = peers_.emplace(node, std::make_unique<Pair>(shard_, self_, node, address, options_)).first->second;
+    pair->control.onChange([this, peer = node] {
+      if (onChange_) onChange_(peer);
+    });
   }
 }
 
@@ -28,7 +31,7 @@ void RaftLinks::send(const raft::Message& message) {
   (isBulk(message) ? peer->second->bulk : peer->second->control).post(message);
 }
 
-const Link* RaftLinks::control(NodeId node) const {
+Link* RaftLinks::control(NodeId node) {
   auto peer = peers_.find(node);
   return peer == peers_.end() ? nullptr : &peer->second->control;
 }

@@ -1,6 +1,8 @@
 // RaftLinks: the messages of one replica to all others of its quorum. Two links to each: what keeps a leader in office
-// (votes, heartbeats, acknowledgements) never waits behind entries and snapshots.
+// (votes, heartbeats, acknowledgements) never waits behind entries and snapshots. The controller is asked over the
+// control link.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -15,9 +17,11 @@ class RaftLinks {
 
   // The others and where they are; what is not named any more is disconnected, what moved is reached anew.
   void setPeers(const std::map<NodeId, Address>& peers);
+  // As Link::onChange of each control link, also of those to come.
+  void onChange(std::function<void(NodeId)> call) { onChange_ = std::move(call); }
   // To a node that is not known, or away: dropped, as raft expects.
   void send(const raft::Message& message);
-  const Link* control(NodeId node) const;  // nullptr: not known
+  Link* control(NodeId node);  // nullptr: not known. Gone with the next setPeers() that does not name it
   const Link* bulk(NodeId node) const;
 
  private:
@@ -29,6 +33,7 @@ class RaftLinks {
   Shard& shard_;
   const Identity& self_;
   LinkOptions options_;
+  std::function<void(NodeId)> onChange_;
   std::map<NodeId, std::unique_ptr<Pair>> peers_;
 };
 

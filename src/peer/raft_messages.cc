@@ -7,6 +7,9 @@
 namespace mq::peer {
 namespace {
 
+using peer::read;
+using peer::write;
+
 constexpr size_t kMessageBytes = 200;  // of one without entries
 
 template <class... Cases>
@@ -19,18 +22,6 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 kj::ArrayPtr<const kj::byte> asData(Bytes bytes) { return kj::arrayPtr(bytes.data(), bytes.size()); }
 Buffer asBuffer(capnp::Data::Reader bytes) { return Buffer(bytes.begin(), bytes.end()); }
 
-void write(schema::Replica::Builder into, const raft::Replica& replica) {
-  into.setNode(replica.id.value());
-  into.setDirectory(asData(replica.directory.bytes));
-}
-raft::Replica read(schema::Replica::Reader replica) {
-  capnp::Data::Reader directory = replica.getDirectory();
-  KJ_REQUIRE(directory.size() == 16, "a directory id that has not 16 bytes", directory.size());
-  raft::Replica result{.id = NodeId(replica.getNode()), .directory = {}};
-  std::memcpy(result.directory.bytes.data(), directory.begin(), 16);
-  return result;
-}
-
 void write(schema::Position::Builder into, raft::Position position) {
   into.setIndex(position.index);
   into.setTerm(position.term);
@@ -40,17 +31,10 @@ raft::Position read(schema::Position::Reader position) { return {position.getInd
 void write(schema::SnapshotInfo::Builder into, const raft::SnapshotInfo& snapshot) {
   write(into.initId(), snapshot.id);
   into.setBytes(snapshot.bytes);
-  auto members = into.initMembers(static_cast<unsigned>(snapshot.members.members.size()));
-  for (unsigned i = 0; i < members.size(); ++i) {
-    write(members[i].initReplica(), snapshot.members.members[i].replica);
-    members[i].setIsVoter(snapshot.members.members[i].isVoter);
-  }
+  write(into.initMembers(static_cast<unsigned>(snapshot.members.members.size())), snapshot.members);
 }
 raft::SnapshotInfo read(schema::SnapshotInfo::Reader snapshot) {
-  raft::SnapshotInfo result{.id = read(snapshot.getId()), .bytes = snapshot.getBytes(), .members = {}};
-  for (auto member : snapshot.getMembers())
-    result.members.members.push_back({.replica = read(member.getReplica()), .isVoter = member.getIsVoter()});
-  return result;
+  return {.id = read(snapshot.getId()), .bytes = snapshot.getBytes(), .members = read(snapshot.getMembers())};
 }
 
 void write(schema::Append::Builder into, const raft::Append& append) {
@@ -80,6 +64,31 @@ raft::Append read(schema::Append::Reader append) {
 }
 
 }  // namespace
+
+void write(schema::Replica::Builder into, const raft::Replica& replica) {
+  into.setNode(replica.id.value());
+  into.setDirectory(asData(replica.directory.bytes));
+}
+raft::Replica read(schema::Replica::Reader replica) {
+  capnp::Data::Reader directory = replica.getDirectory();
+  KJ_REQUIRE(directory.size() == 16, "a directory id that has not 16 bytes", directory.size());
+  raft::Replica result{.id = NodeId(replica.getNode()), .directory = {}};
+  std::memcpy(result.directory.bytes.data(), directory.begin(), 16);
+  return result;
+}
+
+void write(capnp::List<schema::Member>::Builder into, const raft::Membership& members) {
+  for (unsigned i = 0; i < into.size(); ++i) {
+    write(into[i].initReplica(), members.members[i].replica);
+    into[i].setIsVoter(members.members[i].isVoter);
+  }
+}
+raft::Membership read(capnp::List<schema::Member>::Reader members) {
+  raft::Membership result;
+  for (auto member : members)
+    result.members.push_back({.replica = read(member.getReplica()), .isVoter = member.getIsVoter()});
+  return result;
+}
 
 void write(schema::RaftMessage::Builder into, const raft::Message& message) {
   write(into.initFrom(), message.from);

@@ -3,21 +3,42 @@
 #include <kj/debug.h>
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "peer/connection.h"
+#include "peer/controller_messages.h"
 #include "peer/handshake.h"
+#include "peer/peer.capnp.h"
 #include "peer/raft_messages.h"
 #include "runtime/tasks.h"
 
 namespace mq::peer {
 namespace {
 
-// What one connection may ask.
+// In whose name a request is; nullopt: in nobody's, or in a client's.
+std::optional<NodeId> nameOf(const controller::Request& request) {
+  if (auto* broker = std::get_if<controller::BrokerRegistration>(&request)) return broker->id;
+  if (auto* beat = std::get_if<controller::BrokerHeartbeat>(&request)) return beat->id;
+  if (auto* asked = std::get_if<controller::AlterPartitionsRequest>(&request)) return asked->broker;
+  return std::nullopt;
+}
+
+template <class T>
+Co<void> settle(kj::Promise<T> promise, kj::Own<kj::PromiseFulfiller<T>> fulfiller) {
+  try {
+    fulfiller->fulfill(co_await promise);
+  } catch (...) {
+    fulfiller->reject(caughtException());
+  }
+}
+
+// What one connection may ask. May outlive the connection and the server by what still waits inside of Cap'n Proto, and
+// then does nothing: what works on is in the server's tasks.
 class ServicesOf final : public schema::Services::Server {
  public:
-  ServicesOf(const Identity& caller, const Handlers& handlers, Shard& shard, Instant& heard)
-      : caller_(caller), handlers_(handlers), shard_(shard), heard_(heard) {}
+  ServicesOf(const Identity& caller, const Handlers& handlers, Shard& shard, Instant& heard, Tasks& tasks)
+      : caller_(caller), handlers_(handlers), shard_(shard), heard_(heard), tasks_(tasks) {}
 
   kj::Promise<void> ping(PingContext) override {
     heard_ = shard_.now();
@@ -26,6 +47,7 @@ class ServicesOf final : public schema::Services::Server {
 
   kj::Promise<void> raft(RaftContext context) override {
     heard_ = shard_.now();
+    if (!handlers_.raft) return Server::raft(context);
     raft::Message message = read(context.getParams().getMessage());
     KJ_REQUIRE(message.from.id == caller_.node && message.from.directory == caller_.directory,
                "a message of somebody else", message.from.id.value(), caller_.node.value());
@@ -33,11 +55,51 @@ class ServicesOf final : public schema::Services::Server {
     return kj::READY_NOW;
   }
 
+  kj::Promise<void> status(StatusContext context) override {
+    heard_ = shard_.now();
+    if (!handlers_.status) return Server::status(context);
+    write(context.initResults().initStatus(), handlers_.status());
+    return kj::READY_NOW;
+  }
+
+  kj::Promise<void> join(JoinContext context) override {
+    heard_ = shard_.now();
+    if (!handlers_.join || !handlers_.status) return Server::join(context);
+    controller::JoinRequest request = read(context.getParams().getRequest());
+    KJ_REQUIRE(request.replica.id == caller_.node && request.replica.directory == caller_.directory,
+               "a request to let somebody else join", request.replica.id.value(), caller_.node.value());
+    handlers_.join(std::move(request));
+    write(context.initResults().initStatus(), handlers_.status());
+    return kj::READY_NOW;
+  }
+
+  kj::Promise<void> ask(AskContext context) override {
+    heard_ = shard_.now();
+    if (!handlers_.ask) return Server::ask(context);
+    std::optional<controller::Request> request;
+    auto unreadable = kj::runCatchingExceptions([&] { request = read(context.getParams().getRequest()); });
+    context.releaseParams();
+    auto refuse = [&](Failure why) -> kj::Promise<void> {
+      write(context.initResults().initAnswer(), Result<controller::Answered>(std::move(why)));
+      return kj::READY_NOW;
+    };
+    KJ_IF_MAYBE (why, unreadable)
+      return refuse(failure(Error::invalidRequest, "the controller cannot read the request: {}", describe(*why)));
+    if (auto name = nameOf(*request); name && *name != caller_.node)
+      return refuse(failure(Error::invalidRequest, "node {} asks in the name of node {}", caller_.node, *name));
+    auto answer = kj::newPromiseAndFulfiller<Result<controller::Answered>>();
+    tasks_.add(settle(handlers_.ask(caller_.node, std::move(*request)), kj::mv(answer.fulfiller)));
+    return answer.promise.then([context](Result<controller::Answered>&& result) mutable {
+      write(context.initResults().initAnswer(), result);
+    });
+  }
+
  private:
   const Identity& caller_;
   const Handlers& handlers_;
   Shard& shard_;
   Instant& heard_;
+  Tasks& tasks_;
 };
 
 }  // namespace
@@ -121,14 +183,28 @@ class Server::Impl {
     }
     auto refusal = refusalOf(self_, *heard);
     if (!refusal) refusal = collision(heard->identity);
+    bool isReplication = heard->channel == Channel::replication;
+    if (!refusal && isReplication && heard->shard != kNoShard && handlers_.replication.empty())
+      refusal = fmt::format("node {} has no records to replicate", self_.node);
     if (refusal) {
       ++figures_.refused;
       shard_.log().warning("peer-refused", "{}: {}", address, *refusal);
       co_return co_await shard_.within(options_.greetingTimeout, refuse(*stream, std::move(*refusal)));
     }
-    co_await shard_.within(options_.greetingTimeout, peer::accept(*stream, self_));
+    if (isReplication && heard->shard != kNoShard) co_return handOver(*stream, std::move(*heard));
+    co_await shard_.within(options_.greetingTimeout, peer::accept(*stream, self_, shard_.count()));
+    if (isReplication) co_return;                           // that was all it wanted
     if ((refusal = collision(heard->identity))) co_return;  // another one was quicker; the next attempt hears why
     co_await serve(kj::mv(stream), std::move(*heard), std::move(address));
+  }
+
+  void handOver(Stream& stream, Greeting greeting) {
+    ++figures_.accepted;
+    ++figures_.ended;  // here
+    auto shard = static_cast<uint32_t>(greeting.shard) % static_cast<uint32_t>(handlers_.replication.size());
+    shard_.post(shard,
+                [&server = *handlers_.replication[shard], descriptor = stream.release(), greeting = std::move(greeting),
+                 self = self_]() mutable { server.serve(descriptor, std::move(greeting), std::move(self)); });
   }
 
   Co<void> serve(kj::Own<Stream> stream, Greeting greeting, std::string address) {
@@ -139,7 +215,7 @@ class Server::Impl {
     Entry entry(*this, key, session);
     ++figures_.accepted;
     Connection connection(shard_, kj::mv(stream), options_.messageBytesMax,
-                          kj::heap<ServicesOf>(session.greeting.identity, handlers_, shard_, session.heard),
+                          kj::heap<ServicesOf>(session.greeting.identity, handlers_, shard_, session.heard, tasks_),
                           options_.unansweredBytesMax);
     co_await connection.onEnd().exclusiveJoin(kj::mv(replaced.promise)).exclusiveJoin(silence(session));
   }
@@ -156,7 +232,7 @@ class Server::Impl {
 
   // Somebody with the same node id and other data is connected.
   std::optional<std::string> collision(const Identity& caller) const {
-    for (Channel channel : {Channel::control, Channel::bulk}) {
+    for (Channel channel : {Channel::control, Channel::bulk, Channel::inquiry}) {
       auto there = sessions_.find({caller.node, channel});
       if (there == sessions_.end() || there->second->greeting.identity.directory == caller.directory) continue;
       return fmt::format("node id {} is in use by the node at {} (directory {}, the caller's is {})", caller.node,

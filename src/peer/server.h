@@ -1,29 +1,33 @@
 // Server: answers the links of other nodes. A stranger gets a greeting's deadline and 4 KiB of memory, a sentence that
 // says why it is refused, and the close; a node of the cluster gets RPC until it goes or falls silent.
 //
-// A node has one connection for each channel: a new one ends the one before, which its caller has given up. But not one
-// of another data directory: two nodes with one id are told apart here, and the later one is refused while the first
-// one lives.
+// A node has one connection for each channel, but replication, which is ReplicationServer's: a new one ends the one
+// before, which its caller has given up. But not one of another data directory: two nodes with one id are told apart
+// here, and the later one is refused while the first one lives.
 #pragma once
 #include <functional>
 #include <memory>
 
-#include "peer/identity.h"
+#include <vector>
+
+#include "controller/requests.h"
+#include "peer/replication_server.h"
+#include "peer/server_options.h"
 #include "raft/messages.h"
 #include "runtime/shard.h"
 
 namespace mq::peer {
 
-struct ServerOptions {
-  Duration greetingTimeout = 3s;
-  Duration idleTimeout = 15s;  // nothing heard, not even a ping: the caller counts as gone
-  size_t connectionsMax = 256;
-  size_t messageBytesMax = 24_MiB;
-  size_t unansweredBytesMax = 32_MiB;  // of one connection: beyond, no more is read
-};
-
+// What other nodes may ask of this one. What is not set is refused as not known.
 struct Handlers {
-  std::function<void(raft::Message)> raft;  // from the replica that the connection is of, which is checked
+  std::function<void(raft::Message)> raft = {};  // from the replica that the connection is of, which is checked
+  std::function<controller::NodeStatus()> status = {};
+  // Of the replica that calls, which is checked. Answered by status().
+  std::function<void(controller::JoinRequest)> join = {};
+  // Registration, heartbeat and in-sync replicas are the caller's own, which is checked; anything else may be of a
+  // client of the caller. Runs to its end, also when the caller has gone. A rejection is told as an open outcome.
+  std::function<kj::Promise<Result<controller::Answered>>(NodeId caller, controller::Request request)> ask = {};
+  std::vector<ReplicationServer*> replication = {};  // by shard; they outlive the server. Empty: not served
 };
 
 class Server {

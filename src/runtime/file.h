@@ -2,7 +2,7 @@
 //
 // Every call blocks and may be made from any thread, one writer per file. What may run where:
 //   - write() goes into the page cache: a shard's loop calls it directly;
-//   - read() of bytes that are likely cached, size(), open(): the loop; cold ranges: an Offload job;
+//   - read() of bytes that are likely cached, readCached(), size(), open(): the loop; cold ranges: an Offload job;
 //   - sync(), syncDirectory(), scans, remove() of big files: an Offload job (or before the loops start, or in a
 //   command).
 //
@@ -26,8 +26,10 @@ namespace mq {
 class File {
  public:
   virtual ~File() = default;
-  virtual const std::string& path() const = 0;                             // as opened
-  virtual size_t read(uint64_t offset, MutableBytes into) const = 0;       // short only at the end of the file
+  virtual const std::string& path() const = 0;                        // as opened
+  virtual size_t read(uint64_t offset, MutableBytes into) const = 0;  // short only at the end of the file
+  // As read(), but never waits for the disk: short, perhaps 0, where the bytes are not in memory.
+  virtual size_t readCached(uint64_t offset, MutableBytes into) const { return read(offset, into); }
   virtual void write(uint64_t offset, std::span<const Bytes> pieces) = 0;  // all, or throws
   virtual void sync() = 0;                   // when it returns, what was written before survives power loss
   virtual void truncate(uint64_t size) = 0;  // cuts, or extends with zeros; gives back what reserve() set aside behind

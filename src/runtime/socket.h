@@ -23,6 +23,9 @@ class Stream : public kj::AsyncIoStream {
   virtual const Address& peer() const = 0;   // numeric
   virtual const Address& local() const = 0;  // the address the peer reached: numeric
   virtual void cork(bool on) = 0;            // hold small writes back until uncorked (TCP_CORK)
+  // Gives the connection away, for Network::adopt on another shard: no read or write is under way. What is left of the
+  // stream may only be destroyed.
+  virtual int release() = 0;
 };
 
 class Listener {
@@ -42,7 +45,11 @@ class Network {
   // As listen(), but clients are refused until the first accept(): the address is had early and served late.
   virtual kj::Own<Listener> reserve(const Address& address) = 0;
   virtual kj::Promise<kj::Own<Stream>> connect(const Address& address) = 0;
-  virtual kj::Own<Stream> adopt(int descriptor) = 0;  // takes ownership; from Listener::acceptDescriptor
+  // Takes ownership; from Listener::acceptDescriptor or Stream::release.
+  virtual kj::Own<Stream> adopt(int descriptor) = 0;
 };
+
+// Whether connect() was refused by the host itself: it is alive, and nobody listens there.
+bool isRefused(const kj::Exception& failedConnect);
 
 }  // namespace mq

@@ -98,6 +98,11 @@ class SimFile final : public File {
     return count;
   }
 
+  size_t readCached(uint64_t offset, MutableBytes into) const override {
+    if (disk_.random_.chance(1, 4)) into = into.first(disk_.random_.below(into.size() + 1));
+    return read(offset, into);
+  }
+
   void write(uint64_t offset, std::span<const Bytes> pieces) override {
     if (ignored()) return;
     check(DiskOperation::write, "write");

@@ -33,6 +33,7 @@ class SimStream final : public Stream {
   }
   ~SimStream() noexcept(false) {
     MQ_CHECK(reading_ == nullptr && writing_ == nullptr);  // a promise must not outlive its stream
+    if (released_) return;
     endpoint_.stream = nullptr;
     endpoint_.closed = true;
     if (*frozen_) return;
@@ -98,6 +99,12 @@ class SimStream final : public Stream {
   const Address& peer() const override { return endpoint_.remote; }
   const Address& local() const override { return endpoint_.local; }
   void cork(bool) override {}  // a delay nobody can rely on
+  int release() override {
+    MQ_CHECK(reading_ == nullptr && writing_ == nullptr && !released_);
+    released_ = true;
+    endpoint_.stream = nullptr;
+    return static_cast<int>(endpoint_.id);
+  }
 
   // The endpoint has received, been broken, or may send more.
   void onChange() {
@@ -222,6 +229,7 @@ class SimStream final : public Stream {
   std::shared_ptr<const bool> frozen_;
   Reader* reading_ = nullptr;
   Writer* writing_ = nullptr;
+  bool released_ = false;  // the endpoint is another stream's, or gone
   kj::Own<kj::PromiseFulfiller<void>> broken_;
   std::optional<kj::ForkedPromise<void>> whenBroken_;
 };
@@ -408,7 +416,7 @@ void SimNetwork::reset(Host a, Host b) {
 void SimNetwork::hostUp(Host host) { up_.insert(host); }
 
 void SimNetwork::hostDown(Host host, bool powerLost) {
-  up_.erase(host);
+  if (powerLost) up_.erase(host);  // else the machine is there, and refuses
   std::erase_if(listeners_, [host](auto& entry) { return entry.first.first == host; });
   for (auto& [id, endpoint] : endpoints_) {
     if (endpoint.host != host || endpoint.closed) continue;

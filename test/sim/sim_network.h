@@ -9,7 +9,9 @@
 //     that waits longer than the patience breaks with ETIMEDOUT;
 //   - reset chance per segment, reset(a, b) for all connections between two hosts;
 //   - slow(a, b, extra): further delay;
-//   - a host that lost power answers nothing until it runs again, then resets; a killed process's host resets at once.
+//   - a host that lost power answers nothing until it runs again, then resets; a killed process's host resets at once,
+//   and
+//     refuses whoever connects.
 #pragma once
 #include <kj/async-io.h>
 
@@ -120,7 +122,7 @@ class SimNetwork {
   std::map<std::pair<Host, uint16_t>, SimListener*> listeners_;
   std::set<std::pair<Host, Host>> cuts_;
   std::map<std::pair<Host, Host>, Duration> slow_;
-  std::set<Host> up_;
+  std::set<Host> up_;  // machines that have power, with a process or without
   uint64_t nextEndpoint_ = 1;
   uint16_t nextPort_ = 32768;
 };

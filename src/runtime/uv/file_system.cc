@@ -65,6 +65,20 @@ class RealFile final : public File {
     return done;
   }
 
+  size_t readCached(uint64_t offset, MutableBytes into) const override {
+    size_t done = 0;
+    while (done < into.size()) {
+      iovec rest{into.data() + done, into.size() - done};
+      ssize_t count = ::preadv2(descriptor_.get(), &rest, 1, static_cast<off_t>(offset + done), RWF_NOWAIT);
+      if (count > 0) {
+        done += static_cast<size_t>(count);
+      } else if (count == 0 || errno != EINTR) {
+        break;  // the end, not in memory, or a file system that cannot say: read() tells
+      }
+    }
+    return done;
+  }
+
   void write(uint64_t offset, std::span<const Bytes> pieces) override {
     size_t piece = 0, within = 0;  // the next byte to write
     for (;;) {

@@ -151,8 +151,15 @@ UvStream::UvStream(EventPort& port, int descriptor) : port_(port), fd_(descripto
 
 UvStream::~UvStream() noexcept(false) {
   MQ_CHECK(reading_ == nullptr && writing_ == nullptr);  // a promise must not outlive its stream
+  if (fd_ < 0) return;
   closeHandle(poll_);
   ::close(fd_);
+}
+
+int UvStream::release() {
+  MQ_CHECK(fd_ >= 0 && reading_ == nullptr && writing_ == nullptr);
+  closeHandle(std::exchange(poll_, nullptr));  // off this loop's epoll at once, before another loop has it
+  return std::exchange(fd_, -1);
 }
 
 kj::Exception UvStream::error(const char* operation, int number) const {

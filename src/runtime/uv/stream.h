@@ -52,6 +52,7 @@ class UvStream final : public Stream {
   const Address& peer() const override;
   const Address& local() const override;
   void cork(bool on) override;
+  int release() override;
 
  private:
   // What is being sent. advance() makes system calls until done, no room, or the turn's share is used up.
@@ -83,8 +84,8 @@ class UvStream final : public Stream {
   kj::Exception error(const char* operation, int number) const;
 
   EventPort& port_;
-  const int fd_;
-  uv_poll_t* const poll_;
+  int fd_;                     // -1: given away
+  uv_poll_t* poll_;            // null with it
   int mask_ = 0;               // what the poll handle waits for
   bool maybeReadable_ = true;  // the next recv may give something
   bool eof_ = false;

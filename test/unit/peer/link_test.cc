@@ -49,12 +49,12 @@ struct Site {
   Identity calling = identityOf(2);
   ServerOptions serverOptions;
   std::vector<raft::Message> got;
+  Handlers handlers{.raft = [this](raft::Message message) { got.push_back(std::move(message)); }};
   Server* server = nullptr;
 
   void serve() {
     first.start(1, [this](Shard& shard) -> Co<void> {
-      Server here(shard, shard.network().listen({"0.0.0.0", kPort}), answering,
-                  {.raft = [this](raft::Message message) { got.push_back(std::move(message)); }}, serverOptions);
+      Server here(shard, shard.network().listen({"0.0.0.0", kPort}), answering, handlers, serverOptions);
       server = &here;
       co_await world.sleep(10h);
     });
@@ -254,6 +254,258 @@ TEST_CASE("RaftLinks: what keeps a leader in office is not behind entries") {
   });
 }
 
+namespace {
+
+const controller::Request kDescribe = controller::DescribeQuorumRequest{};
+
+}  // namespace
+
+TEST_CASE("Link: asks the controller, and hears what it says") {
+  Site site;
+  std::vector<std::pair<NodeId, size_t>> asked;
+  site.handlers.ask = [&](NodeId caller, controller::Request request) -> kj::Promise<Result<controller::Answered>> {
+    asked.emplace_back(caller, request.index());
+    if (std::holds_alternative<controller::UnregisterBrokerRequest>(request))
+      return Result<controller::Answered>(Failure(Error::brokerIdNotRegistered, "there is no such broker"));
+    return Result<controller::Answered>(
+        controller::Answered{.offset = 42, .response = controller::QuorumState{.leader = NodeId(1), .term = 7}});
+  };
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, site.target(), {});
+    auto away = co_await link.ask(kDescribe, 1s);
+    CHECK(away.errorCode() == Error::notController);
+    co_await site.until([&] { return link.isUp(); });
+    auto answer = co_await link.ask(kDescribe, 1s);
+    REQUIRE(answer);
+    CHECK(answer->offset == 42);
+    CHECK(std::get<controller::QuorumState>(answer->response).term == 7);
+    auto refused = co_await link.ask(controller::UnregisterBrokerRequest{NodeId(9)}, 1s);
+    CHECK(refused.errorCode() == Error::brokerIdNotRegistered);
+    CHECK(refused.failure().message == "there is no such broker");
+    CHECK(asked == std::vector<std::pair<NodeId, size_t>>{{NodeId(2), kDescribe.index()}, {NodeId(2), 12}});
+  });
+}
+
+TEST_CASE("Link: nobody registers, beats or alters in the name of another broker") {
+  Site site;
+  size_t asked = 0;
+  site.handlers.ask = [&](NodeId, controller::Request) -> kj::Promise<Result<controller::Answered>> {
+    ++asked;
+    return Result<controller::Answered>(controller::Answered{.offset = 1, .response = std::monostate{}});
+  };
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, site.target(), {});
+    co_await site.until([&] { return link.isUp(); });
+    for (int32_t id : {2, 3}) {
+      Error expected = id == 2 ? Error::none : Error::invalidRequest;
+      controller::BrokerRegistration broker{.id = NodeId(id)};
+      CHECK((co_await link.ask(broker, 1s)).errorCode() == expected);
+      CHECK((co_await link.ask(controller::BrokerHeartbeat{.id = NodeId(id)}, 1s)).errorCode() == expected);
+      CHECK((co_await link.ask(controller::AlterPartitionsRequest{.broker = NodeId(id)}, 1s)).errorCode() == expected);
+      // A client of that broker may ask for it.
+      CHECK((co_await link.ask(controller::DrainBrokerRequest{.id = NodeId(id)}, 1s)).errorCode() == Error::none);
+    }
+    CHECK(asked == 5);
+    CHECK(link.isUp());
+  });
+}
+
+TEST_CASE("Link: a question whose answer is late, or lost with its connection, is open") {
+  Site site;
+  size_t asked = 0, finished = 0;
+  site.handlers.ask = [&](NodeId, controller::Request) -> kj::Promise<Result<controller::Answered>> {
+    ++asked;
+    return site.first.shard(0).after(2s).then([&]() -> Result<controller::Answered> {
+      ++finished;
+      return controller::Answered{.offset = 1, .response = std::monostate{}};
+    });
+  };
+  site.run([&](Shard& shard) -> Co<void> {
+    std::optional<Link> link;
+    link.emplace(shard, site.calling, site.target(), LinkOptions{});
+    co_await site.until([&] { return link->isUp(); });
+    auto late = co_await link->ask(kDescribe, 1s);
+    CHECK(late.errorCode() == Error::requestTimedOut);
+    CHECK_MESSAGE(late.failure().message.find("node 1") != std::string::npos, late.failure().message);
+    {
+      auto dropped = link->ask(kDescribe, 10s);
+      co_await site.world.sleep(10ms);
+    }
+    auto lost = link->ask(kDescribe, 10s);
+    co_await site.world.sleep(100ms);
+    site.world.network().reset(1, 2);
+    CHECK((co_await lost).errorCode() == Error::requestTimedOut);
+    // Whoever has gone: what was begun was finished.
+    co_await site.until([&] { return finished == 3; });
+    CHECK(asked == 3);
+    // A link that is destroyed answers what waits.
+    co_await site.until([&] { return link->isUp(); });
+    auto orphan = link->ask(kDescribe, 10s);
+    auto status = link->status(10s);
+    link.reset();
+    CHECK((co_await orphan).errorCode() == Error::requestTimedOut);
+    bool rejected = false;
+    try {
+      co_await status;
+    } catch (const kj::Exception&) {
+      rejected = true;
+    }
+    CHECK(rejected);
+  });
+}
+
+TEST_CASE("Link: a process that dies with its controller's answer open, and one that knows no such question") {
+  Site site;
+  site.handlers.ask = [&](NodeId, controller::Request) -> kj::Promise<Result<controller::Answered>> {
+    return kj::NEVER_DONE;
+  };
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, site.target(), {});
+    co_await site.until([&] { return link.isUp(); });
+    auto lost = link.ask(kDescribe, 10s);
+    co_await site.world.sleep(100ms);
+    site.first.kill();
+    CHECK((co_await lost).errorCode() == Error::requestTimedOut);
+    site.handlers.ask = nullptr;
+    site.serve();
+    co_await site.until([&] { return link.isUp(); });
+    CHECK((co_await link.ask(kDescribe, 10s)).errorCode() == Error::notController);
+  });
+}
+
+TEST_CASE("Link: a question that no message holds is refused, and the link stays up") {
+  Site site;
+  site.handlers.ask = [&](NodeId, controller::Request) -> kj::Promise<Result<controller::Answered>> {
+    return Result<controller::Answered>(controller::Answered{.offset = 1, .response = std::monostate{}});
+  };
+  site.serverOptions.messageBytesMax = 100'000;
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, site.target(), {.messageBytesMax = 100'000});
+    co_await site.until([&] { return link.isUp(); });
+    controller::EnsureTopicsRequest ensure{.names = {std::string(200'000, 'x')}};
+    CHECK((co_await link.ask(ensure, 1s)).errorCode() == Error::invalidRequest);
+    ensure.names = {std::string(90'000, 'x')};
+    CHECK((co_await link.ask(ensure, 1s)).errorCode() == Error::none);
+    ensure.names.assign((1 << 20) + 1, "");
+    CHECK((co_await link.ask(ensure, 1s)).errorCode() == Error::invalidRequest);
+    CHECK(link.figures().connected == 1);
+  });
+}
+
+TEST_CASE("Link: a node without a cluster finds one by address alone, and asks to join it") {
+  Site site;
+  site.calling.cluster = {};
+  std::vector<controller::JoinRequest> joined;
+  site.handlers.status = [&] {
+    return controller::NodeStatus{.replica = {NodeId(1), site.answering.directory},
+                                  .cluster = site.answering.cluster,
+                                  .leader = NodeId(3),
+                                  .term = 5,
+                                  .controllers = {{NodeId(3), addressOf(3)}}};
+  };
+  site.handlers.join = [&](controller::JoinRequest request) { joined.push_back(std::move(request)); };
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, {.node = kNoNode, .address = addressOf(1), .channel = Channel::inquiry}, {});
+    bool rejected = false;
+    try {
+      co_await link.status(1s);
+    } catch (const kj::Exception& reason) {
+      rejected = reason.getType() == kj::Exception::Type::DISCONNECTED;
+    }
+    CHECK(rejected);
+    co_await site.until([&] { return link.isUp(); });
+    CHECK(link.reached()->node == NodeId(1));
+    controller::NodeStatus status = co_await link.status(1s);
+    CHECK(status.leader == NodeId(3));
+    CHECK(status.cluster == kCluster);
+    controller::JoinRequest join{.replica = {NodeId(2), site.calling.directory}, .address = addressOf(2)};
+    status = co_await link.join(join, 1s);
+    CHECK(status.leader == NodeId(3));
+    REQUIRE(joined.size() == 1);
+    CHECK(joined[0].address == addressOf(2));
+    // Not for somebody else, and not under other data.
+    for (raft::Replica other :
+         {raft::Replica{NodeId(3), site.calling.directory}, {NodeId(2), Uuid::fromHalves(1, 1)}}) {
+      rejected = false;
+      try {
+        co_await link.join({.replica = other, .address = addressOf(2)}, 1s);
+      } catch (const kj::Exception&) {
+        rejected = true;
+      }
+      CHECK(rejected);
+    }
+    CHECK(joined.size() == 1);
+    // It does not get into the way of what the node says as a member.
+    Link control(shard, site.calling, site.target(), {});
+    co_await site.until([&] { return control.isUp(); });
+    co_await site.world.sleep(5s);
+    CHECK(link.figures().connected == 1);
+    CHECK(control.figures().connected == 1);
+  });
+}
+
+TEST_CASE("Link: the member of a cluster is heard by a node that has none yet, but two clusters never meet") {
+  for (bool isForeign : {false, true}) {
+    Site site;
+    if (isForeign)
+      site.answering.cluster = Uuid::fromHalves(3, 3);
+    else
+      site.answering.cluster = {};
+    site.run([&](Shard& shard) -> Co<void> {
+      Link link(shard, site.calling, {.node = kNoNode, .address = addressOf(1), .channel = Channel::inquiry}, {});
+      co_await site.until([&] { return link.isUp() || link.figures().failed >= 3; }, 30s);
+      CHECK(link.isUp() == !isForeign);
+    });
+  }
+}
+
+TEST_CASE("Link: a dead process is told from a dead machine and a cut network") {
+  enum class Loss { kill, crash, cut };
+  for (Loss loss : {Loss::kill, Loss::crash, Loss::cut}) {
+    Site site;
+    site.run([&](Shard& shard) -> Co<void> {
+      RaftLinks links(shard, site.calling, {});
+      std::vector<std::string> changes;
+      links.onChange([&](NodeId node) {
+        Link& link = *links.control(node);
+        changes.push_back(link.isUp() ? "up" : link.wasRefused() ? "refused" : "away");
+      });
+      links.setPeers({{NodeId(1), addressOf(1)}});
+      Link& link = *links.control(NodeId(1));
+      co_await site.until([&] { return link.isUp(); });
+      CHECK_FALSE(link.wasRefused());
+      switch (loss) {
+        case Loss::kill: site.first.kill(); break;
+        case Loss::crash: site.first.crash(); break;
+        case Loss::cut: site.world.network().cut(1, 2); break;
+      }
+      if (loss == Loss::kill) {
+        co_await site.until([&] { return link.wasRefused(); }, 200ms);
+      } else {
+        co_await site.world.sleep(20s);
+        CHECK_FALSE(link.wasRefused());
+      }
+      CHECK_FALSE(link.isUp());
+      site.world.network().heal();
+      if (loss != Loss::cut) site.serve();
+      co_await site.until([&] { return link.isUp(); });
+      CHECK_FALSE(link.wasRefused());
+      std::vector<std::string> expected = {"up", "away", "up"};
+      if (loss == Loss::kill) expected.insert(expected.end() - 1, "refused");
+      CHECK(changes == expected);
+    });
+  }
+}
+
+TEST_CASE("Link: a host that was never reached and refuses is away, not dead") {
+  Site site;
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, {.node = NodeId(1), .address = {addressOf(1).host, 1}}, {});
+    co_await site.until([&] { return link.figures().failed >= 3; });
+    CHECK_FALSE(link.wasRefused());
+  });
+}
+
 TEST_CASE("Server: bytes that are no greeting cost a line, and nothing else") {
   const std::string cases[] = {
       "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -364,7 +616,7 @@ TEST_CASE("Server: garbage behind a good greeting ends that connection only") {
       Identity third = identityOf(3);
       Link link(shard, site.calling, site.target(), {});
       kj::Own<Stream> stream = co_await shard.network().connect(addressOf(1));
-      Identity reached = co_await greet(*stream, {.identity = third, .wanted = NodeId(1)});
+      Identity reached = (co_await greet(*stream, {.identity = third, .wanted = NodeId(1)})).identity;
       CHECK(reached.node == NodeId(1));
       Buffer garbage(random.between(1, 3000));
       for (uint8_t& byte : garbage) byte = static_cast<uint8_t>(random.chance(1, 2) ? 0 : random.next());
