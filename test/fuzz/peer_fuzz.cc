@@ -1,17 +1,22 @@
-// What nodes say to each other, from the outside: a greeting, and a message of raft. Whatever comes, it is one, or an
-// exception; memory stays in proportion to the bytes received.
+// What nodes say to each other, from the outside: a greeting, messages of raft, of the controller and of replication.
+// Whatever comes, it is one, or an exception; memory stays in proportion to the bytes received.
 #include <capnp/serialize.h>
 #include <kj/async-io.h>
 
 #include <cstring>
 
+#include "../unit/peer/controller_samples.h"
 #include "base/check.h"
 #include "fuzz.h"
+#include "peer/controller_messages.h"
 #include "peer/handshake.h"
 #include "peer/raft_messages.h"
+#include "peer/replication_messages.h"
 
 namespace mq::fuzz {
 namespace {
+
+namespace schema = peer::schema;
 
 // Gives the bytes, then the end.
 class Source final : public kj::AsyncIoStream {
@@ -42,13 +47,26 @@ class Source final : public kj::AsyncIoStream {
   Bytes bytes_;
 };
 
-void message(Bytes input) {
+enum Kind : uint8_t {
+  kHello,
+  kWelcome,
+  kRaft,
+  kRequest,
+  kAnswer,
+  kStatus,
+  kJoin,
+  kFollow,
+  kFollowed,
+  kReports,
+  kKinds
+};
+
+template <class Schema, class Look>
+void message(Bytes input, Look look) {
   auto words = kj::heapArray<capnp::word>(input.size() / sizeof(capnp::word));
   std::memcpy(words.begin(), input.data(), words.asBytes().size());
   capnp::FlatArrayMessageReader reader(words, {.traversalLimitInWords = words.size() * 2 + 64, .nestingLimit = 16});
-  raft::Message got = peer::read(reader.getRoot<peer::schema::RaftMessage>());
-  raft::isSane(got, {});
-  raft::show(got);
+  look(reader.getRoot<Schema>());
 }
 
 }  // namespace
@@ -59,14 +77,38 @@ void fuzzOne(Bytes input) {
   kj::EventLoop loop;
   kj::WaitScope scope(loop);
   try {
-    if (input.front() % 3 == 0) {
-      Source source(rest);
-      peer::hear(source).wait(scope);
-    } else if (input.front() % 3 == 1) {
-      Source source(rest);
-      peer::greet(source, {}).wait(scope);
-    } else {
-      message(rest);
+    switch (input.front() % kKinds) {
+      case kHello: {
+        Source source(rest);
+        peer::hear(source).wait(scope);
+        break;
+      }
+      case kWelcome: {
+        Source source(rest);
+        peer::greet(source, {}).wait(scope);
+        break;
+      }
+      case kRaft:
+        message<schema::RaftMessage>(rest, [](auto root) {
+          raft::Message got = peer::read(root);
+          raft::isSane(got, {});
+          raft::show(got);
+        });
+        break;
+      case kRequest: message<schema::Request>(rest, [](auto root) { peer::read(root); }); break;
+      case kAnswer: message<schema::Answer>(rest, [](auto root) { (void)peer::read(root); }); break;
+      case kStatus: message<schema::NodeStatus>(rest, [](auto root) { peer::read(root); }); break;
+      case kJoin: message<schema::JoinRequest>(rest, [](auto root) { peer::read(root); }); break;
+      case kFollow: message<schema::FollowRequest>(rest, [](auto root) { peer::read(root); }); break;
+      case kFollowed:
+        message<schema::FollowResponse>(rest, [](auto root) {
+          for (auto& followed : peer::read(root))
+            for (uint8_t& byte : followed.bytes) byte = 0;
+        });
+        break;
+      default:
+        message<schema::Replication::ReportParams>(rest, [](auto root) { peer::read(root.getReports()); });
+        break;
     }
   } catch (const kj::Exception&) {
   }
@@ -88,11 +130,11 @@ std::vector<Buffer> fuzzSeeds() {
   Source hello({}), welcome({}), refusal({});
   auto greeting = peer::greet(hello, {.identity = self, .wanted = NodeId(1), .channel = peer::Channel::bulk});
   greeting.poll(scope);
-  peer::accept(welcome, self).wait(scope);
+  peer::accept(welcome, self, 2).wait(scope);
   peer::refuse(refusal, "this is node 2").wait(scope);
-  add(0, hello.written);
-  add(1, welcome.written);
-  add(1, refusal.written);
+  add(kHello, hello.written);
+  add(kWelcome, welcome.written);
+  add(kWelcome, refusal.written);
 
   const raft::Replica one{NodeId(1), Uuid::fromHalves(1, 1)}, two{NodeId(2), Uuid::fromHalves(2, 2)};
   const raft::SnapshotInfo snapshot{.id = {9, 2}, .bytes = 20, .members = {{{one, true}, {two, false}}}};
@@ -107,12 +149,58 @@ std::vector<Buffer> fuzzSeeds() {
       raft::InstallSnapshot{.snapshot = snapshot, .offset = 0, .chunk = Buffer(20)},
       raft::SnapshotReply{{9, 2}, 20},
       raft::Removed{4}};
-  for (auto& body : bodies) {
+  auto addMessage = [&](Kind kind, auto write) {
     capnp::MallocMessageBuilder builder;
-    peer::write(builder.initRoot<peer::schema::RaftMessage>(), {.from = one, .to = two, .term = 3, .body = body});
+    write(builder);
     auto words = capnp::messageToFlatArray(builder);
-    add(2, Buffer(words.asBytes().begin(), words.asBytes().end()));
+    add(kind, Buffer(words.asBytes().begin(), words.asBytes().end()));
+  };
+  for (auto& body : bodies) {
+    addMessage(kRaft, [&](auto& builder) {
+      peer::write(builder.template initRoot<schema::RaftMessage>(), {.from = one, .to = two, .term = 3, .body = body});
+    });
   }
+
+  peer::ControllerSamples samples(1);
+  for (size_t kind = 0; kind < samples.kRequests; ++kind) {
+    addMessage(kRequest, [&](auto& builder) {
+      peer::write(builder.template initRoot<schema::Request>(), samples.request(kind));
+    });
+  }
+  for (size_t kind = 0; kind < samples.kResponses; ++kind) {
+    addMessage(kAnswer, [&](auto& builder) {
+      controller::Answered answered{.offset = 5, .response = samples.response(kind)};
+      peer::write(builder.template initRoot<schema::Answer>(), Result<controller::Answered>(answered));
+    });
+  }
+  addMessage(kAnswer, [&](auto& builder) {
+    peer::write(builder.template initRoot<schema::Answer>(), Result<controller::Answered>(samples.failure()));
+  });
+  addMessage(kStatus, [&](auto& builder) {
+    peer::write(builder.template initRoot<schema::NodeStatus>(), samples.nodeStatus());
+  });
+  addMessage(kJoin, [&](auto& builder) {
+    peer::write(builder.template initRoot<schema::JoinRequest>(), samples.joinRequest());
+  });
+
+  const TopicIdPartition partition{Uuid::fromHalves(1, 2), 3};
+  addMessage(kFollow, [&](auto& builder) {
+    peer::write(builder.template initRoot<schema::FollowRequest>(),
+                {.places = {{.id = partition, .leaderEpoch = LeaderEpoch(4), .from = Offset(5)}},
+                 .dropped = {partition},
+                 .bytesMax = 1000,
+                 .atMost = 1s});
+  });
+  addMessage(kFollowed, [&](auto& builder) {
+    auto partitions = builder.template initRoot<schema::FollowResponse>().initPartitions(2);
+    peer::write(partitions[0], {.id = partition, .leaderEpoch = LeaderEpoch(4), .highWatermark = Offset(5)});
+    partitions[0].initBytes(30);
+    peer::write(partitions[1], {.id = partition, .error = Error::fencedLeaderEpoch});
+  });
+  addMessage(kReports, [&](auto& builder) {
+    peer::write(builder.template initRoot<schema::Replication::ReportParams>().initReports(1),
+                {{partition, LeaderEpoch(4), Offset(5)}});
+  });
   return seeds;
 }
 

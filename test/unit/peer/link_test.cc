@@ -339,7 +339,7 @@ TEST_CASE("Link: a question whose answer is late, or lost with its connection, i
     co_await site.until([&] { return finished == 3; });
     CHECK(asked == 3);
     // A link that is destroyed answers what waits.
-    co_await site.until([&] { return link->isUp(); });
+    co_await site.until([&] { return link->figures().connected == 2; });
     auto orphan = link->ask(kDescribe, 10s);
     auto status = link->status(10s);
     link.reset();
@@ -366,6 +366,7 @@ TEST_CASE("Link: a process that dies with its controller's answer open, and one 
     co_await site.world.sleep(100ms);
     site.first.kill();
     CHECK((co_await lost).errorCode() == Error::requestTimedOut);
+    co_await site.until([&] { return !link.isUp(); });
     site.handlers.ask = nullptr;
     site.serve();
     co_await site.until([&] { return link.isUp(); });
