@@ -250,6 +250,33 @@ constexpr Setting kCleaner[] = {
      .doc = "Pause when there is nothing to compact."},
 };
 
+constexpr Setting kReplication[] = {
+    {.name = "replica.lag.time.max.ms",
+     .field = &kField<&B::replicaLagMaxMs>,
+     .min = 100,
+     .sim = {1000, 10000},
+     .doc =
+         "A follower that has not held all of its leader's records for this long is no longer in sync: then acks=all "
+         "does not wait for it."},
+    {.name = "replica.fetch.wait.max.ms",
+     .field = &kField<&B::replicaFetchWaitMaxMs>,
+     .min = 1,
+     .max = 30000,
+     .sim = {10, 1000},
+     .doc = "The longest that a leader keeps a follower's request while there is nothing new."},
+    {.name = "replica.fetch.response.max.bytes",
+     .field = &kField<&B::replicaFetchBytesMax>,
+     .min = 1024,
+     .max = 67108864,
+     .sim = {1024, 10485760},
+     .doc = "The most bytes of records in one answer to a follower; a first batch beyond it is sent all the same."},
+    {.name = "replica.fetch.backoff.ms",
+     .field = &kField<&B::replicaFetchBackoffMs>,
+     .min = 1,
+     .sim = {10, 1000},
+     .doc = "Pause of a follower when its leader cannot be reached, or refuses a partition."},
+};
+
 constexpr Setting kGroups[] = {
     {.name = "offsets.topic.num.partitions",
      .field = &kField<&B::offsetsTopicPartitions>,
@@ -462,6 +489,7 @@ Table brokerTable() {
       {"Topics", kTopics},
       {"The log", kLog},
       {"Compaction", kCleaner},
+      {"Replication", kReplication},
       {"Consumer groups", kGroups},
       {"Transactions", kTransactions},
       {"The cluster", kCluster},

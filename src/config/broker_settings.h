@@ -110,6 +110,12 @@ struct BrokerSettings {
   int64_t cleanerBackoffMs = 15000;
   int64_t metadataSnapshotBytes = 20971520;  // of metadata log between snapshots
 
+  // Replication.
+  int64_t replicaLagMaxMs = 10000;  // replica.lag.time.max.ms
+  int32_t replicaFetchWaitMaxMs = 500;
+  int32_t replicaFetchBytesMax = 10485760;  // of one answer
+  int32_t replicaFetchBackoffMs = 1000;
+
   // Consumer groups.
   int32_t offsetsTopicPartitions = 50;
   int32_t offsetsTopicReplicationFactor = 3;  // at most: as many as there are brokers

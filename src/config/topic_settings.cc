@@ -102,9 +102,10 @@ constexpr Setting kReplicas[] = {
     {.name = "min.insync.replicas",
      .broker = "min.insync.replicas",
      .field = &kField<&T::minInSyncReplicas>,
-     .min = 1,
+     .min = 0,
      .change = kLive,
-     .doc = "With acks=all, an append is refused while fewer replicas than this are in sync."},
+     .doc = "With acks=all, an append is refused while fewer replicas than this are in sync; never more than the "
+            "partition has. 0: two of three or more replicas, else one."},
     {.name = "unclean.leader.election.enable",
      .broker = "unclean.leader.election.enable",
      .field = &kField<&T::uncleanLeaderElection>,

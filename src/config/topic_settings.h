@@ -2,6 +2,7 @@
 // from the broker's defaults (BrokerSettings::topicDefaults) and the topic's overrides, which metadata holds as text.
 // A plain value: copy it, or share it immutable.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -46,7 +47,7 @@ struct TopicSettings {
   TimestampType timestampType = TimestampType::createTime;
   int64_t timestampBeforeMaxMs = kUnlimited;
   int64_t timestampAfterMaxMs = 3600000;
-  int32_t minInSyncReplicas = 1;
+  int32_t minInSyncReplicas = 0;  // 0: by the number of replicas; see inSyncNeeded()
   bool uncleanLeaderElection = false;
 
   int32_t segmentBytes = 1073741824;
@@ -79,6 +80,15 @@ struct TopicSettings {
 
   friend bool operator==(const TopicSettings&, const TopicSettings&) = default;
 };
+
+// How many replicas must be in sync before an append with acks=all is taken and the high watermark moves: the setting,
+// but never more than there are; where it is 0, two of three or more replicas, else one.
+inline size_t inSyncNeeded(const TopicSettings& settings, size_t replicas) {
+  size_t wanted = settings.minInSyncReplicas > 0 ? static_cast<size_t>(settings.minInSyncReplicas)
+                  : replicas >= 3                ? 2
+                                                 : 1;
+  return std::min(wanted, std::max<size_t>(replicas, 1));
+}
 
 Table topicTable();
 

@@ -14,10 +14,11 @@ constexpr int64_t kNoCheck = -1;
 Failure storageFailure(std::string reason) { return Failure(Error::kafkaStorageError, std::move(reason)); }
 }  // namespace
 
-Partition::Partition(TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log, Watcher& watcher)
-    : id_(id), name_(std::move(name)), self_(self), log_(&log), watcher_(watcher) {
-  // The log was recovered and synced: all of it is durable, and this replica held it before the stop.
-  highWatermark_ = log.durableEnd();
+Partition::Partition(Shard& shard, TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log,
+                     Watcher& watcher)
+    : id_(id), name_(std::move(name)), shard_(shard), self_(self), log_(&log), watcher_(watcher), followers_(self) {
+  // What the others hold is not known. If nobody else counts, setAssignment() takes all that is durable here.
+  highWatermark_ = log.start();
   readableBytes_ = log.sizeBytes();
   log.setHighWatermark(highWatermark_);
   log.observe(this);
@@ -38,18 +39,42 @@ const std::optional<std::string>& Partition::offlineReason() const {
 }
 
 void Partition::setAssignment(const metadata::Partition& assignment) {
-  bool isNews = leader_ != assignment.leader || leaderEpoch_ != assignment.leaderEpoch;
+  if (stopped_) return;
+  if (isCutting_) {
+    nextAssignment_ = assignment;
+    return;
+  }
+  const bool isNews = leader_ != assignment.leader || leaderEpoch_ != assignment.leaderEpoch;
+  const bool wasLeader = isLeader();
+  // What came to the old role must not land in the new one.
+  if (isNews) log_->withdrawPending(failure(Error::notLeaderOrFollower, "{} has a new leader epoch", name_));
   leader_ = assignment.leader;
   leaderEpoch_ = assignment.leaderEpoch;
-  replicas_ = std::max<size_t>(assignment.replicas.size(), 1);
-  isr_ = assignment.isr;
-  advanceHighWatermark();
+  replicas_ = assignment.replicas;
+  if (isLeader()) {
+    const Instant now = shard_.now();
+    if (isNews) {
+      epochStart_ = log_->end();
+      followers_.begin(assignment.replicas, assignment.isr, assignment.partitionEpoch, epochStart_, now);
+      proposeAfter_ = now;
+    } else {
+      if (assignment.partitionEpoch > followers_.partitionEpoch()) proposeAfter_ = now;
+      followers_.commit(assignment.replicas, assignment.isr, assignment.partitionEpoch, now);
+    }
+    advanceHighWatermark();
+    lookAtFollowers(true);
+  } else {
+    if (wasLeader) {
+      ++reign_;
+      endWaits();
+    }
+    if (isNews) leaderHighWatermark_ = leaderStart_ = Offset(-1);
+  }
   if (isNews) watcher_.changed(*this);
 }
 
 void Partition::setSettings(const config::TopicSettings& settings) {
-  minInSyncReplicas_ = settings.minInSyncReplicas;
-  deletable_ = settings.cleanup.deletes;
+  settings_ = settings;
   if (log_) log_->setSettings(settings);
   advanceHighWatermark();
 }
@@ -65,25 +90,38 @@ void Partition::stop(const Failure& why) {
   shown_ = {};
   if (log_) log_->observe(nullptr);
   log_ = nullptr;
-  for (Waiting& waiting : waiting_) waiting.passed->fulfill();  // they look at stopped_
-  waiting_.clear();
+  nextAssignment_.reset();
+  endWaits();
   watcher_.changed(*this);
 }
 
-// A client's min.insync.replicas cannot ask for more than there are replicas (KIP-966).
-size_t Partition::inSyncNeeded() const {
-  return std::min(static_cast<size_t>(std::max(minInSyncReplicas_, 1)), replicas_);
+void Partition::endWaits() {
+  for (Waiting& waiting : waiting_) waiting.passed->fulfill();
+  waiting_.clear();
 }
 
-Error Partition::unserved(LeaderEpoch currentLeaderEpoch) const {
+Error Partition::epochProblem(LeaderEpoch currentLeaderEpoch) const {
   if (stopped_) return stopped_->error;
   if (currentLeaderEpoch.value() != kNoCheck) {
     if (currentLeaderEpoch < leaderEpoch_) return Error::fencedLeaderEpoch;
     if (currentLeaderEpoch > leaderEpoch_) return Error::unknownLeaderEpoch;
   }
+  return Error::none;
+}
+
+Error Partition::unserved(LeaderEpoch currentLeaderEpoch) const {
+  if (Error error = epochProblem(currentLeaderEpoch); error != Error::none) return error;
   if (leader_ != self_) return Error::notLeaderOrFollower;
   if (log_->offlineReason()) return Error::kafkaStorageError;
   return Error::none;
+}
+
+// Why something that was begun in that reign will not come to its end.
+std::optional<Failure> Partition::lost(uint64_t reign) const {
+  if (stopped_) return stopped_;
+  if (reign != reign_) return failure(Error::notLeaderOrFollower, "{} has got another leader", name_);
+  if (offlineReason()) return storageFailure(*offlineReason());
+  return std::nullopt;
 }
 
 kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
@@ -98,27 +136,28 @@ kj::Promise<Result<Produced>> Partition::append(MutableBytes batch, Acks acks,
       if (error == Error::kafkaStorageError) co_return storageFailure(self->offlineReason().value_or(""));
       co_return error;
     }
-    if (acks == Acks::all && self->isr_.size() < self->inSyncNeeded()) {
+    auto inSync = [&] { return self->followers_.inSync().size(); };
+    if (acks == Acks::all && inSync() < self->inSyncNeeded()) {
       co_return failure(Error::notEnoughReplicas, "{}: {} in-sync replicas, {} needed (min.insync.replicas)",
-                        self->name_, self->isr_.size(), self->inSyncNeeded());
+                        self->name_, inSync(), self->inSyncNeeded());
     }
+    const uint64_t reign = self->reign_;
     Result<storage::Appended> appended =
         co_await self->log_->append({batch, origin, self->leaderEpoch_, recordErrors, guard});
     if (!appended) co_return appended.failure();
     Produced produced{appended->offsets.first, appended->logAppendTime, self->logStart()};
     if (acks == Acks::none) co_return produced;
-    if (self->stopped_) co_return *self->stopped_;
+    if (auto why = self->lost(reign)) co_return *why;
 
     if (acks == Acks::leader) {
       co_await self->log_->whenDurable(appended->offsets.end);
     } else {
       co_await self->whenHighWatermark(appended->offsets.end);
     }
-    if (self->stopped_) co_return *self->stopped_;
-    if (self->offlineReason()) co_return storageFailure(*self->offlineReason());
-    if (acks == Acks::all && self->isr_.size() < self->inSyncNeeded()) {
+    if (auto why = self->lost(reign)) co_return *why;
+    if (acks == Acks::all && inSync() < self->inSyncNeeded()) {
       co_return failure(Error::notEnoughReplicasAfterAppend, "{}: written, but only {} replicas were left in sync",
-                        self->name_, self->isr_.size());
+                        self->name_, inSync());
     }
     produced.logStart = self->logStart();
     co_return produced;
@@ -154,9 +193,8 @@ Result<void> Partition::mayEnd(const storage::ProducerMarker& marker, bool stric
 
 kj::Promise<Result<void>> Partition::whenCommitted(Offset end) {
   if (Error error = unserved(kNoLeaderEpoch); error != Error::none) return Result<void>(error);
-  return whenHighWatermark(end).then([self = shared_from_this()]() -> Result<void> {
-    if (self->stopped_) return *self->stopped_;
-    if (self->offlineReason()) return storageFailure(*self->offlineReason());
+  return whenHighWatermark(end).then([self = shared_from_this(), reign = reign_]() -> Result<void> {
+    if (auto why = self->lost(reign)) return std::move(*why);
     return {};
   });
 }
@@ -171,11 +209,13 @@ kj::Promise<void> Partition::whenHighWatermark(Offset end) {
 }
 
 void Partition::advanceHighWatermark() {
-  // One replica: what is durable here is durable everywhere it should be. While fewer are in sync than
-  // min.insync.replicas asks for, the high watermark stands still (KIP-966).
-  if (!log_ || leader_ != self_ || isr_.size() < inSyncNeeded()) return;
-  Offset next = log_->durableEnd();
-  if (next <= highWatermark_) return;
+  // While fewer are in sync than min.insync.replicas asks for, the high watermark stands still (KIP-966).
+  if (!log_ || !isLeader() || followers_.inSync().size() < inSyncNeeded()) return;
+  Offset next = followers_.durableEnd(log_->durableEnd());
+  if (next > highWatermark_) setHighWatermark(next);
+}
+
+void Partition::setHighWatermark(Offset next) {
   highWatermark_ = next;
   log_->setHighWatermark(next);
   while (!waiting_.empty() && waiting_.front().end <= highWatermark_) {
@@ -188,14 +228,26 @@ void Partition::advanceHighWatermark() {
   watcher_.readable(*this, more);
 }
 
-void Partition::written(Offset) {}
+void Partition::written(Offset end) {
+  if (!isLeader() || followers_.isAlone()) return;
+  followers_.grown(end, shard_.now());
+  lookAtFollowers(false);
+  watcher_.written(*this);
+}
+
+void Partition::durable(Offset) {
+  if (isLeader()) {
+    advanceHighWatermark();
+  } else if (isFollower()) {
+    watcher_.durableHere(*this);
+  }
+}
+
 void Partition::readable() { watcher_.changed(*this); }
-void Partition::durable(Offset) { advanceHighWatermark(); }
 void Partition::startMoved(Offset) { watcher_.startMoved(*this); }
 
 void Partition::wentOffline(const std::string&) {
-  for (Waiting& waiting : waiting_) waiting.passed->fulfill();  // they look at offlineReason()
-  waiting_.clear();
+  endWaits();
   watcher_.changed(*this);
 }
 
@@ -209,7 +261,10 @@ Fetched Partition::fetch(const Fetch& request) {
   Fetched fetched;
   fetched.leaderEpoch = leaderEpoch_;
   fetched.leader = leader_;
-  fetched.error = unserved(request.currentLeaderEpoch);
+  const bool asFollower = request.followerMayServe && isFollower() && !isCutting_;
+  fetched.error = epochProblem(request.currentLeaderEpoch);
+  if (fetched.error == Error::none && leader_ != self_ && !asFollower) fetched.error = Error::notLeaderOrFollower;
+  if (fetched.error == Error::none && log_->offlineReason()) fetched.error = Error::kafkaStorageError;
   if (fetched.error != Error::none) return fetched;
 
   fetched.highWatermark = highWatermark_;
@@ -217,18 +272,22 @@ Fetched Partition::fetch(const Fetch& request) {
   fetched.logStart = log_->start();
   if (request.lastFetchedEpoch != kNoLeaderEpoch) {
     // KIP-595: a reader whose last epoch ended earlier here, or never was here, has records that are not ours.
-    storage::EpochBoundary end = log_->epochEnd(request.lastFetchedEpoch);
+    EpochEnd end = boundaryOf(request.lastFetchedEpoch);
     if (end.end.value() < 0) {
       fetched.error = Error::offsetOutOfRange;
       return fetched;
     }
-    if (end.epoch < request.lastFetchedEpoch || end.end < request.from) {
+    // Of the records behind its end a follower knows nothing.
+    const bool isKnown = !asFollower || end.end < log_->end();
+    if (isKnown && (end.epoch < request.lastFetchedEpoch || end.end < request.from)) {
       fetched.diverging = {end.epoch, end.end};
       return fetched;
     }
   }
   if (request.from < log_->start() || request.from > log_->end()) {
-    fetched.error = Error::offsetOutOfRange;
+    // The leader may have it, and the reader would begin anew somewhere else (KIP-392).
+    const bool isAhead = asFollower && request.from > log_->end();
+    fetched.error = isAhead ? Error::offsetNotAvailable : Error::offsetOutOfRange;
     return fetched;
   }
   Offset upTo = request.isolation == Isolation::readCommitted ? fetched.lastStableOffset : fetched.highWatermark;
@@ -265,14 +324,19 @@ std::vector<AbortedTransaction> Partition::abortedIn(const storage::LogSlice& sl
   return aborted;
 }
 
+// What an earlier leader has shown may still be above our high watermark (KIP-207).
+Failure Partition::notYet() const {
+  return failure(Error::offsetNotAvailable,
+                 "{}: the high watermark {} has not reached {}, where the leader epoch began", name_, highWatermark_,
+                 epochStart_);
+}
+
 kj::Promise<Result<FoundOffset>> Partition::findOffset(int64_t timestamp, Isolation isolation,
                                                        LeaderEpoch currentLeaderEpoch) {
   if (Error error = unserved(currentLeaderEpoch); error != Error::none) return Result<FoundOffset>(error);
-  switch (static_cast<Position>(timestamp)) {
-    case Position::latest: return Result<FoundOffset>(FoundOffset{readableEnd(isolation), kNoTimestamp, leaderEpoch_});
-    case Position::earliest:
-    case Position::earliestLocal: break;
-    default: break;
+  if (timestamp == static_cast<int64_t>(Position::latest)) {
+    if (highWatermark_ < epochStart_) return Result<FoundOffset>(notYet());
+    return Result<FoundOffset>(FoundOffset{readableEnd(isolation), kNoTimestamp, leaderEpoch_});
   }
   auto self = shared_from_this();
   auto run = [](std::shared_ptr<Partition> self, int64_t timestamp, Isolation isolation) -> Co<Result<FoundOffset>> {
@@ -282,8 +346,10 @@ kj::Promise<Result<FoundOffset>> Partition::findOffset(int64_t timestamp, Isolat
     // Nobody may learn of records that nobody may read yet.
     bool special = timestamp == static_cast<int64_t>(Position::earliest) ||
                    timestamp == static_cast<int64_t>(Position::earliestLocal);
-    if (found->offset.value() < 0 || (!special && found->offset >= self->readableEnd(isolation)))
+    if (found->offset.value() < 0 || (!special && found->offset >= self->readableEnd(isolation))) {
+      if (!special && self->highWatermark_ < self->epochStart_) co_return self->notYet();
       co_return FoundOffset{};
+    }
     co_return FoundOffset{found->offset, found->timestamp, found->epoch};
   };
   return run(self, timestamp, isolation).catch_([self](kj::Exception&& exception) -> Result<FoundOffset> {
@@ -294,14 +360,21 @@ kj::Promise<Result<FoundOffset>> Partition::findOffset(int64_t timestamp, Isolat
 
 Result<Partition::EpochEnd> Partition::epochEnd(LeaderEpoch epoch, LeaderEpoch currentLeaderEpoch) {
   if (Error error = unserved(currentLeaderEpoch); error != Error::none) return error;
+  return boundaryOf(epoch);
+}
+
+Partition::EpochEnd Partition::boundaryOf(LeaderEpoch epoch) const {
   if (epoch == leaderEpoch_) return EpochEnd{epoch, log_->end()};
   storage::EpochBoundary end = log_->epochEnd(epoch);
+  // An epoch behind the last one of which there are records, that has left none here.
+  if (end.end.value() < 0 && epoch < leaderEpoch_ && log_->lastEpoch() != kNoLeaderEpoch && epoch > log_->lastEpoch())
+    return EpochEnd{log_->lastEpoch(), log_->end()};
   return EpochEnd{end.epoch, end.end};
 }
 
 kj::Promise<Result<Offset>> Partition::deleteRecords(Offset before) {
   if (Error error = unserved(kNoLeaderEpoch); error != Error::none) return Result<Offset>(error);
-  if (!deletable_) {
+  if (!settings_.cleanup.deletes) {
     return Result<Offset>(failure(Error::policyViolation,
                                   "{}: records of a topic without cleanup.policy=delete cannot be deleted", name_));
   }

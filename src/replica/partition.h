@@ -5,10 +5,16 @@
 //
 //   log start ≤ last stable offset ≤ high watermark ≤ durable end (of every in-sync replica) ≤ log end
 //
+// The leader's high watermark is the least durable end over the in-sync replicas and those that are proposed
+// (followers.h); it stands still while fewer are in sync than min.insync.replicas asks for (KIP-966), and never moves
+// back. A follower's is its leader's, as far as its own log goes. A new leader begins with the one that it knew as a
+// follower; one that was started knows none, and begins at its log start unless nobody else has to be asked.
+//
 // Consumers see records below the high watermark; read_committed ones below the last stable offset, which is the first
 // offset of the oldest transaction that is still open (or decided but not yet below the high watermark).
 #pragma once
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +25,14 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "config/topic_settings.h"
 #include "metadata/image.h"
 #include "metrics/registry.h"
 #include "record/validate.h"
+#include "replica/followers.h"
+#include "replica/replication.h"
 #include "runtime/file.h"
+#include "runtime/shard.h"
 #include "storage/log.h"
 
 namespace mq::replica {
@@ -43,6 +53,7 @@ struct Fetch {
   Isolation isolation = Isolation::readUncommitted;
   LeaderEpoch currentLeaderEpoch = kNoLeaderEpoch;  // the client's idea; checked unless -1 (KIP-320)
   LeaderEpoch lastFetchedEpoch = kNoLeaderEpoch;    // for divergence checks; -1: none
+  bool followerMayServe = false;                    // a consumer that may read from a replica near it (KIP-392)
 };
 
 struct AbortedTransaction {
@@ -103,9 +114,16 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
     virtual void readable(Partition& partition, uint64_t bytes) = 0;  // about so many more
     virtual void changed(Partition& partition) = 0;                   // deleted, offline, another leader or epoch
     virtual void startMoved(Partition& partition) = 0;                // nothing to wake anybody for
+    // A leader with followers:
+    virtual void written(Partition& partition) = 0;       // its log end moved
+    virtual void lags(Partition& partition) = 0;          // an in-sync follower is behind, or something is proposed
+    virtual void hasCandidate(Partition& partition) = 0;  // a follower may come into the ISR
+    // A follower:
+    virtual void followAnew(Partition& partition) = 0;   // from its place as it is now; see followPlace()
+    virtual void durableHere(Partition& partition) = 0;  // its durable end moved
   };
 
-  Partition(TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log, Watcher& watcher);
+  Partition(Shard& shard, TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log, Watcher& watcher);
   ~Partition();
   KJ_DISALLOW_COPY(Partition);
 
@@ -113,6 +131,8 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   const TopicIdPartition& id() const { return id_; }
   bool isLeader() const { return leader_ == self_; }
   LeaderEpoch leaderEpoch() const { return leaderEpoch_; }
+  int32_t partitionEpoch() const { return followers_.partitionEpoch(); }
+  NodeId leader() const { return leader_; }
   Offset logStart() const;
   Offset logEnd() const;
   Offset highWatermark() const { return highWatermark_; }
@@ -156,7 +176,41 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
 
   Result<std::vector<ActiveProducer>> producers();
 
+  // --- a leader and its followers (sessions of Partitions)
+
+  // What the follower hears of the partition, from the place that it named: an error, a divergence, bytes up to the log
+  // end, or none of these. unknownLeaderEpoch: not yet, ask again when something has changed. `isNew`: the place was
+  // not looked at before; if it lies in our log it counts from now on.
+  Followed follow(const FollowerId& who, const FollowPlace& place, bool isNew, uint32_t bytesMax, bool firstBatchWhole);
+  void report(const FollowerId& who, const DurableReport& report);
+  void followerGone(const FollowerId& who);
+
+  // --- the in-sync replicas (InSync)
+
+  // As they should be, if that is worth a proposal now.
+  std::optional<std::vector<NodeId>> wantedInSync(
+      Duration lagMax, const std::function<bool(NodeId node, const Uuid& incarnation)>& mayEnter) const;
+  void proposeInSync(const std::vector<NodeId>& isr);
+  void inSyncAnswered(LeaderEpoch leaderEpoch, int32_t partitionEpoch, Followers::Outcome outcome, Duration backoff);
+  // Whether time may have something to say; false ends the watch that Watcher::lags() began.
+  bool isInSyncWatched();
+  const Followers& followers() const { return followers_; }
+
+  // --- a follower and its leader (Fetcher)
+
+  // Set: there is a leader to follow, and from where.
+  std::optional<FollowPlace> followPlace() const;
+  enum class Next : uint8_t {
+    ask,    // named anew: the place has moved
+    stay,   // as it is
+    later,  // named anew after a back-off
+  };
+  // Takes what the leader said to the place of that epoch. Resolves when the bytes are written. A log that has to be
+  // cut first says followAnew() when that is done.
+  kj::Promise<Next> replicate(Followed news, std::shared_ptr<void> buffer);
+
   // --- the owner's side (Partitions)
+  // A cut that is under way comes to its end first: until then the partition stays what it was, a follower.
   void setAssignment(const metadata::Partition& assignment);
   void setSettings(const config::TopicSettings& settings);
   void show(metrics::Registry& registry);  // its metrics, until stop()
@@ -166,7 +220,7 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
  private:
   struct Waiting {
     Offset end;
-    kj::Own<kj::PromiseFulfiller<void>> passed;
+    kj::Own<kj::PromiseFulfiller<void>> passed;  // or over for another reason: who waits looks
   };
 
   void written(Offset end) override;
@@ -178,14 +232,28 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
 
   // none, or why a client cannot be served with its idea of the leader epoch (-1: it has none).
   Error unserved(LeaderEpoch currentLeaderEpoch) const;
-  size_t inSyncNeeded() const;
+  Error epochProblem(LeaderEpoch currentLeaderEpoch) const;
+  std::optional<Failure> lost(uint64_t reign) const;
+  size_t inSyncNeeded() const { return config::inSyncNeeded(settings_, replicas_.size()); }
+  // Where the records of an epoch end here, of our leader epoch or an earlier one; -1: nothing is known of it.
+  EpochEnd boundaryOf(LeaderEpoch epoch) const;
+  bool isFollower() const { return !stopped_ && leader_ != self_ && leader_ != kNoNode; }
+  void endWaits();
+  void lookAtFollowers(bool mayEnter);
+  void setHighWatermark(Offset next);
+  void followHighWatermark();
+  void cutTo(Offset end);
+  void beginAt(Offset start);
+  void cutDone(const Result<void>& outcome);
   void advanceHighWatermark();
   kj::Promise<void> whenHighWatermark(Offset end);
+  Failure notYet() const;
   Offset readableEnd(Isolation isolation) const;
   std::vector<AbortedTransaction> abortedIn(const storage::LogSlice& slice, Offset upTo);
 
   const TopicIdPartition id_;
   const TopicPartition name_;
+  Shard& shard_;
   const NodeId self_;
   storage::Log* log_;  // null once stopped
   Watcher& watcher_;
@@ -193,10 +261,21 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
 
   NodeId leader_ = kNoNode;
   LeaderEpoch leaderEpoch_ = kNoLeaderEpoch;
-  size_t replicas_ = 1;
-  std::vector<NodeId> isr_;
-  int32_t minInSyncReplicas_ = 1;
-  bool deletable_ = true;  // cleanup.policy contains delete
+  std::vector<NodeId> replicas_;
+  config::TopicSettings settings_;
+
+  // As leader.
+  uint64_t reign_ = 0;    // grows when leadership is lost: what waited in an earlier one will not come to be
+  Offset epochStart_{0};  // our log's end when the leader epoch began
+  Followers followers_;
+  bool isWatched_ = false;
+  Instant proposeAfter_;
+
+  // As follower.
+  Offset leaderHighWatermark_{-1};
+  Offset leaderStart_{-1};
+  bool isCutting_ = false;
+  std::optional<metadata::Partition> nextAssignment_;  // that came meanwhile
 
   Offset highWatermark_{0};
   uint64_t readableBytes_ = 0;   // of the log when the high watermark last moved

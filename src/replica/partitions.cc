@@ -31,11 +31,43 @@ Partitions::~Partitions() noexcept { close(); }
 void Partitions::close() {
   subscription_ = nullptr;
   stopWaiting();
+  following_ = nullptr;
+  inSync_ = nullptr;
+  while (!sessions_.empty()) {
+    ServedFollower& session = *sessions_.begin()->second;
+    sessions_.erase(sessions_.begin());
+    session.end("the node is stopping");
+  }
   tasks_.cancelAll();
   for (auto& [id, partition] : partitions_) {
     partition->stop(failure(Error::notLeaderOrFollower, "the broker is stopping"));
   }
   partitions_.clear();
+}
+
+void Partitions::connect(Peers peers) {
+  const config::BrokerSettings& settings = config_.settings();
+  const Duration backoff = std::chrono::milliseconds(settings.replicaFetchBackoffMs);
+  peers_ = std::move(peers);
+  auto find = [this](const TopicIdPartition& id) { return this->find(id); };
+  inSync_ = std::make_unique<InSync>(
+      shard_,
+      InSync::Options{.self = self_, .lagMax = std::chrono::milliseconds(settings.replicaLagMaxMs), .backoff = backoff},
+      find, peers_.propose);
+  inSync_->setImage(image_);
+  if (peers_.leaders != nullptr) {
+    following_ = std::make_unique<Following>(
+        shard_, *peers_.leaders,
+        Fetcher::Options{.waitMax = std::chrono::milliseconds(settings.replicaFetchWaitMaxMs),
+                         .bytesMax = static_cast<uint32_t>(settings.replicaFetchBytesMax),
+                         .backoff = backoff},
+        find);
+  }
+  for (auto& [id, partition] : partitions_) {
+    if (following_) following_->update(*partition, false);
+    if (partition->isInSyncWatched()) inSync_->watch(id);
+  }
+  tasks_.add(endSilentSessions());
 }
 
 Partition* Partitions::find(const TopicIdPartition& id) {
@@ -55,12 +87,13 @@ Failure Partitions::whyMissing(const TopicIdPartition& id) const {
 
 void Partitions::follow(const metadata::ImageRef& image, const metadata::Delta& delta) {
   image_ = image;
+  if (inSync_) inSync_->setImage(image);
   if (controller::changesConfigOf(self_, delta)) {
     config_ = controller::configOf(self_, started_, *image);
     for (auto& [id, partition] : partitions_) partition->setSettings(settingsOf(partition->name().topic));
   }
   for (const metadata::TopicRef& topic : delta.deleted) {
-    for (int32_t i = 0; i < topic->partitionCount(); ++i) drop(*topic, i);
+    for (int32_t i = 0; i < topic->partitionCount(); ++i) drop(*topic, i, Error::unknownTopicOrPartition);
   }
   for (const metadata::TopicRef& topic : delta.created) {
     for (int32_t i = 0; i < topic->partitionCount(); ++i) take(*topic, i);
@@ -70,6 +103,10 @@ void Partitions::follow(const metadata::ImageRef& image, const metadata::Delta& 
   }
   for (const metadata::ConfigResource& resource : delta.configs) {
     if (resource.type == metadata::ResourceType::topic) applySettings(resource.name);
+  }
+  if (!delta.brokers.empty()) {
+    auto sessions = sessions_;  // one may end
+    for (auto& [number, session] : sessions) session->brokersChanged();
   }
   checkOpened();
 }
@@ -94,16 +131,23 @@ void Partitions::applySettings(const std::string& topic) {
   }
 }
 
+bool Partitions::isHeldHere(const metadata::Partition* assignment) const {
+  return assignment != nullptr && std::ranges::find(assignment->replicas, self_) != assignment->replicas.end();
+}
+
 void Partitions::take(const metadata::Topic& topic, int32_t index) {
   TopicIdPartition id{topic.id, index};
   if (shardOf(id, shard_.count()) != shard_.index()) return;
   const metadata::Partition& assignment = *topic.partition(index);
-  if (std::find(assignment.replicas.begin(), assignment.replicas.end(), self_) == assignment.replicas.end()) return;
+  // A committed record has taken it from us: what we have of it goes, as with its topic.
+  if (!isHeldHere(&assignment)) return drop(topic, index, Error::notLeaderOrFollower);
   if (Partition* partition = find(id)) {
     partition->setAssignment(assignment);
+    if (following_) following_->update(*partition, false);
     return;
   }
-  if (opening_.contains(id) || failed_.contains(id)) return;
+  // Those that are being opened or removed look at the image when they come to their end.
+  if (opening_.contains(id) || failed_.contains(id) || removing_.contains(id)) return;
   opening_.insert(id);
   tasks_.add(open(id, {topic.name, index}));
 }
@@ -111,39 +155,53 @@ void Partitions::take(const metadata::Topic& topic, int32_t index) {
 kj::Promise<void> Partitions::open(TopicIdPartition id, TopicPartition name) {
   auto run = [](Partitions& self, TopicIdPartition id, TopicPartition name) -> Co<void> {
     Result<storage::Log*> log = co_await self.logs_.open(name, id.topic, self.settingsOf(name.topic));
+    self.opening_.erase(id);
     const metadata::Partition* assignment = self.image_->partition(id);
-    bool wanted = self.opening_.erase(id) > 0 && assignment;
-    if (!wanted) {  // deleted while it was being opened
-      if (log) co_await self.logs_.remove(name, id.topic);
+    if (!self.isHeldHere(assignment)) {  // taken from us while it was being opened
+      if (log) co_await self.remove(id, name);
     } else if (!log) {
       self.failed_.emplace(id, log.failure());
       self.shard_.log().error("partition-offline", "{}: {}", name, log.failure().message);
     } else {
-      auto partition = std::make_shared<Partition>(id, name, self.self_, **log, static_cast<Partition::Watcher&>(self));
+      auto partition =
+          std::make_shared<Partition>(self.shard_, id, name, self.self_, **log, static_cast<Partition::Watcher&>(self));
       if (const auto& reason = (*log)->offlineReason())
         self.shard_.log().error("partition-offline", "{}: {}", name, *reason);
+      self.partitions_.emplace(id, partition);
       partition->setSettings(self.settingsOf(name.topic));
       partition->setAssignment(*assignment);
       partition->show(self.metrics_);
-      self.partitions_.emplace(id, std::move(partition));
+      if (self.following_) self.following_->update(*partition, false);
     }
     self.checkOpened();
   };
   return run(*this, id, std::move(name));
 }
 
-void Partitions::drop(const metadata::Topic& topic, int32_t index) {
+void Partitions::drop(const metadata::Topic& topic, int32_t index, Error why) {
   TopicIdPartition id{topic.id, index};
   if (shardOf(id, shard_.count()) != shard_.index()) return;
-  if (opening_.erase(id) > 0) return;  // open() removes it when it comes to its end
+  if (following_) following_->drop(id);
   bool failed = failed_.erase(id) > 0;
   auto found = partitions_.find(id);
   if (found == partitions_.end() && !failed) return;
   if (found != partitions_.end()) {
-    found->second->stop(failure(Error::unknownTopicOrPartition, "{}-{} was deleted", topic.name, index));
+    auto partition = std::move(found->second);
     partitions_.erase(found);
+    partition->stop(failure(why, "{}-{} {}", topic.name, index,
+                            why == Error::unknownTopicOrPartition ? "was deleted" : "is not held here any more"));
   }
-  tasks_.add(logs_.remove({topic.name, index}, topic.id));
+  tasks_.add(remove(id, {topic.name, index}));
+}
+
+kj::Promise<void> Partitions::remove(TopicIdPartition id, TopicPartition name) {
+  removing_.insert(id);
+  return logs_.remove(name, id.topic).then([this, id] {
+    removing_.erase(id);
+    // It may have been given to us again.
+    metadata::TopicRef topic = image_->topic(id.topic);
+    if (topic && isHeldHere(topic->partition(id.partition))) take(*topic, id.partition);
+  });
 }
 
 kj::Promise<void> Partitions::whenOpened() {
@@ -232,7 +290,8 @@ void Partitions::leave(const TopicIdPartition& id, std::set<uint64_t> Audience::
   auto found = audiences_.find(id);
   if (found == audiences_.end()) return;
   (found->second.*part).erase(token);
-  if (found->second.waits.empty() && found->second.readers.empty()) audiences_.erase(found);
+  const Audience& left = found->second;
+  if (left.waits.empty() && left.readers.empty() && left.followers.empty()) audiences_.erase(found);
 }
 
 std::vector<Reader::Found> Partitions::look(uint64_t token, const ReaderChanges& changes, uint64_t bytesMax) {
@@ -269,6 +328,7 @@ void Partitions::endReader(uint64_t token) {
 void Partitions::readable(Partition& partition, uint64_t bytes) {
   Audience* audience = audienceOf(partition.id());
   if (!audience) return;
+  tellFollowers(partition.id(), false);
   for (uint64_t token : audience->readers) readers_.at(token).readable(partition.id(), bytes);
   std::vector<uint64_t> due;
   for (uint64_t token : audience->waits) {
@@ -280,8 +340,10 @@ void Partitions::readable(Partition& partition, uint64_t bytes) {
 }
 
 void Partitions::changed(Partition& partition) {
+  if (following_ && partition.offlineReason()) following_->drop(partition.id());
   Audience* audience = audienceOf(partition.id());
   if (!audience) return;
+  tellFollowers(partition.id(), true);
   for (uint64_t token : audience->readers) readers_.at(token).changed(partition.id(), true);
   std::vector<uint64_t> due(audience->waits.begin(), audience->waits.end());
   for (uint64_t token : due) wake(token);
@@ -290,7 +352,74 @@ void Partitions::changed(Partition& partition) {
 void Partitions::startMoved(Partition& partition) {
   Audience* audience = audienceOf(partition.id());
   if (!audience) return;
+  tellFollowers(partition.id(), false);
   for (uint64_t token : audience->readers) readers_.at(token).changed(partition.id(), false);
+}
+
+// --- leaders and followers
+
+void Partitions::written(Partition& partition) { tellFollowers(partition.id(), true); }
+
+void Partitions::tellFollowers(const TopicIdPartition& id, bool isUrgent) {
+  Audience* audience = audienceOf(id);
+  if (!audience) return;
+  for (uint64_t number : audience->followers) sessions_.at(number)->moved(id, isUrgent);
+}
+
+void Partitions::lags(Partition& partition) {
+  if (inSync_) inSync_->watch(partition.id());
+}
+
+void Partitions::hasCandidate(Partition& partition) {
+  if (inSync_) inSync_->hasCandidate(partition.id());
+}
+
+void Partitions::followAnew(Partition& partition) {
+  if (following_) following_->update(partition, true);
+}
+
+void Partitions::durableHere(Partition& partition) {
+  if (following_) following_->durable(partition.id());
+}
+
+kj::Own<FollowerSession> Partitions::serveFollower(Follower who) {
+  FollowerId id{.node = who.node, .incarnation = who.incarnation, .session = ++lastSession_};
+  auto session = kj::heap<ServedFollower>(shard_, static_cast<ServedFollower::Home&>(*this), id);
+  if (stopping_) {
+    session->end("the node is stopping");
+  } else {
+    sessions_.emplace(id.session, session.get());
+  }
+  return session;
+}
+
+void Partitions::hear(const TopicIdPartition& id, ServedFollower& session) {
+  audiences_[id].followers.insert(session.who().session);
+}
+
+void Partitions::hearNoMore(const TopicIdPartition& id, ServedFollower& session) {
+  leave(id, &Audience::followers, session.who().session);
+}
+
+void Partitions::recognised(ServedFollower& session) {
+  auto sessions = sessions_;
+  for (auto& [number, other] : sessions) {
+    if (other->who().node == session.who().node && number < session.who().session)
+      other->end("the node has opened another session");
+  }
+}
+
+void Partitions::forget(ServedFollower& session) { sessions_.erase(session.who().session); }
+
+Co<void> Partitions::endSilentSessions() {
+  const Duration limit = std::chrono::milliseconds(config_.settings().replicaLagMaxMs);
+  for (;;) {
+    co_await shard_.after(std::max<Duration>(limit / 4, 100ms));
+    auto sessions = sessions_;
+    for (auto& [number, session] : sessions) {
+      if (session->isSilent(shard_.now(), limit)) session->end("nothing was asked for too long");
+    }
+  }
 }
 
 }  // namespace mq::replica

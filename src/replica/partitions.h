@@ -10,8 +10,11 @@
 #include "controller/metadata_feed.h"
 #include "metadata/image.h"
 #include "metrics/registry.h"
+#include "replica/following.h"
+#include "replica/in_sync.h"
 #include "replica/partition.h"
 #include "replica/reader.h"
+#include "replica/served_follower.h"
 #include "runtime/shard.h"
 #include "runtime/tasks.h"
 #include "storage/log_directory.h"
@@ -30,12 +33,24 @@ struct WaitOn {
   Isolation isolation = Isolation::readUncommitted;
 };
 
-class Partitions final : private Partition::Watcher {
+// How a node of a cluster reaches the others; each shard has its own.
+struct Peers {
+  LeaderSessions* leaders = nullptr;  // null: nothing is followed
+  ProposeInSync propose;              // none: the in-sync replicas stay as they are
+};
+
+class Partitions final : private Partition::Watcher, private ServedFollower::Home {
  public:
   Partitions(Shard& shard, NodeId self, config::BrokerConfig config, storage::LogShard& logs,
              controller::MetadataFeed& feed, metrics::Registry& metrics);
   ~Partitions() noexcept;
   KJ_DISALLOW_COPY(Partitions);
+
+  // Once, at any time before close(): until then nothing is followed or proposed. What `peers` points at outlives
+  // close().
+  void connect(Peers peers);
+  // A session of a follower on this shard. The session may outlive this object, and is over then.
+  kj::Own<FollowerSession> serveFollower(Follower who);
 
   // Null: this node holds no replica of it, or it is not on this shard, or it is still being opened. The pointer is
   // good until the end of the turn; what it returns as a promise is good for longer.
@@ -107,10 +122,26 @@ class Partitions final : private Partition::Watcher {
   void readable(Partition& partition, uint64_t bytes) override;
   void changed(Partition& partition) override;
   void startMoved(Partition& partition) override;
+  void written(Partition& partition) override;
+  void lags(Partition& partition) override;
+  void hasCandidate(Partition& partition) override;
+  void followAnew(Partition& partition) override;
+  void durableHere(Partition& partition) override;
+
+  Partition* partitionOf(const TopicIdPartition& id) override { return find(id); }
+  const metadata::Image& image() const override { return *image_; }
+  void hear(const TopicIdPartition& id, ServedFollower& session) override;
+  void hearNoMore(const TopicIdPartition& id, ServedFollower& session) override;
+  void recognised(ServedFollower& session) override;
+  void forget(ServedFollower& session) override;
+  Co<void> endSilentSessions();
+  void tellFollowers(const TopicIdPartition& id, bool isUrgent);
+  bool isHeldHere(const metadata::Partition* assignment) const;
 
   void follow(const metadata::ImageRef& image, const metadata::Delta& delta);
   void take(const metadata::Topic& topic, int32_t index);
-  void drop(const metadata::Topic& topic, int32_t index);
+  void drop(const metadata::Topic& topic, int32_t index, Error why);
+  kj::Promise<void> remove(TopicIdPartition id, TopicPartition name);
   void applySettings(const std::string& topic);
   kj::Promise<void> open(TopicIdPartition id, TopicPartition name);
   config::TopicSettings settingsOf(std::string_view topic) const;
@@ -128,12 +159,14 @@ class Partitions final : private Partition::Watcher {
   std::map<TopicIdPartition, std::shared_ptr<Partition>> partitions_;
   std::map<TopicIdPartition, Failure> failed_;  // could not be opened
   std::set<TopicIdPartition> opening_;
+  std::set<TopicIdPartition> removing_;
   std::vector<kj::Own<kj::PromiseFulfiller<void>>> whenOpened_;
 
   // Who wants to hear of a partition, by token.
   struct Audience {
     std::set<uint64_t> waits;
     std::set<uint64_t> readers;
+    std::set<uint64_t> followers;
   };
   Audience* audienceOf(const TopicIdPartition& id);
   void leave(const TopicIdPartition& id, std::set<uint64_t> Audience::* part, uint64_t token);
@@ -141,8 +174,13 @@ class Partitions final : private Partition::Watcher {
   std::map<uint64_t, Wait> waits_;
   std::map<uint64_t, Reader> readers_;
   std::map<TopicIdPartition, Audience> audiences_;
+  std::map<uint64_t, ServedFollower*> sessions_;  // of followers
+  uint64_t lastSession_ = 0;
   bool stopping_ = false;
 
+  Peers peers_;
+  std::unique_ptr<InSync> inSync_;
+  std::unique_ptr<Following> following_;
   Tasks tasks_;
   kj::Own<void> subscription_;  // last: follow() is not called once this is gone
 };

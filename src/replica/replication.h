@@ -41,14 +41,17 @@ struct FollowRequest {
   Duration atMost{0};                     // to wait for news
 };
 
+// Of a partition, how far it is durable at the follower. `durable` -1: nothing to say of it, but the leader answers the
+// waiting follow() at once, since there are places to name.
 struct DurableReport {
   TopicIdPartition id;
   LeaderEpoch leaderEpoch = kNoLeaderEpoch;
-  Offset durable;
+  Offset durable{-1};
 };
 
-// News of one partition. `error`: notLeaderOrFollower, fencedLeaderEpoch, unknownLeaderEpoch (the leader has not heard
-// of it yet), offsetOutOfRange (begin anew at logStart), unknownTopicOrPartition, kafkaStorageError.
+// News of one partition. `error`: notLeaderOrFollower, fencedLeaderEpoch, offsetOutOfRange (begin anew at logStart),
+// kafkaStorageError. A partition or an epoch that the leader has not heard of yet waits in the session until it has.
+// After bytes, an error or a divergence the leader says no more of the partition until its place is named again.
 struct Followed {
   TopicIdPartition id;
   Error error = Error::none;
@@ -70,7 +73,8 @@ struct FollowResponse {
   std::shared_ptr<void> buffer;  // the follower's side: what `bytes` lie in
 };
 
-// The follower's way to one shard of its leader: implemented by peer/. Belongs to its shard.
+// The follower's way to one shard of its leader: implemented by peer/. Belongs to its shard. What is called arrives in
+// the order of the calls.
 class LeaderSession {
  public:
   virtual ~LeaderSession() = default;
@@ -95,7 +99,10 @@ struct Follower {
   Uuid incarnation;
 };
 
-// The leader's side of a session: implemented by replica/, called by peer/ on the shard that the session is of.
+// The leader's side of a session: implemented by replica/ (Partitions::serveFollower), called by peer/ on the shard
+// that the session is of, in the order in which the follower called. follow() rejects once the session is over (another
+// one of the same node, another incarnation, silence, the end of the process); its promise must be gone before the
+// session is.
 class FollowerSession {
  public:
   virtual ~FollowerSession() = default;

@@ -145,6 +145,9 @@ class Log final : private Syncable {
   // OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED,
   // KAFKA_STORAGE_ERROR.
   kj::Promise<Result<Appended>> append(AppendRequest request);
+  // The replica has got another role: what was accepted and has no offsets yet is refused with this; what has them is
+  // written now.
+  void withdrawPending(const Failure& why);
   // Resolves once durableEnd() >= end. Rejects when the log goes offline, is truncated below `end`, or is removed.
   kj::Promise<void> whenDurable(Offset end);
 
@@ -205,6 +208,7 @@ class Log final : private Syncable {
     kj::Own<kj::PromiseFulfiller<Result<Appended>>> answer;
     bool checked = false;
     std::optional<Failure> refused;
+    std::optional<Failure> withdrawn;
     MutableBytes stored;  // what is written: the request's bytes, or `rewritten`
     Buffer rewritten;
     record::BatchFacts facts;

@@ -205,7 +205,16 @@ void Log::refuse(std::unique_ptr<Pending> pending, Failure failure) {
   pending->answer->fulfill(Result<Appended>(std::move(failure)));
 }
 
+void Log::withdrawPending(const Failure& why) {
+  flush();
+  for (auto& pending : pending_) pending->withdrawn = why;  // a job may still be looking at them
+}
+
 void Log::sequence(std::unique_ptr<Pending> pending) {
+  if (pending->withdrawn) {
+    Failure why = std::move(*pending->withdrawn);
+    return refuse(std::move(pending), std::move(why));
+  }
   if (pending->refused) {
     Failure why = std::move(*pending->refused);
     return refuse(std::move(pending), std::move(why));
