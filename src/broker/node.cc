@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "broker/neighbours.h"
 #include "broker/options.h"
+#include "broker/registration.h"
 #include "controller/controller.h"
 #include "controller/dynamic_config.h"
 #include "controller/metadata_feed.h"
@@ -26,21 +28,25 @@ namespace {
 // publishes to every shard's feed.
 struct ShardParts {
   ShardParts(Shard& shard, storage::LogDirectory& directory, NodeId node, const NodeOptions& options)
-      : logs(shard, directory),
+      : links(shard, {}, {}),
+        logs(shard, directory),
         partitions(shard, node, options.config, logs, feed, metrics),
         groups(shard, partitions, feed, coordinatorOptions(options.config.settings())),
         transactions(shard, partitions, feed, transactionOptions(options.config.settings())),
         gate(shard, partitions, feed),
-        gauges(shard, metrics, directory, logs, partitions, groups, transactions, options.process) {}
+        gauges(shard, metrics, directory, logs, partitions, groups, transactions, options.process),
+        replication(shard, [this](replica::Follower who) { return partitions.serveFollower(who); }, {}) {}
 
   metrics::Registry metrics;
   controller::MetadataFeed feed;
+  peer::ReplicationLinks links;
   storage::LogShard logs;
   replica::Partitions partitions;
   coordinator::GroupCoordinator groups;
   coordinator::TransactionCoordinator transactions;
   coordinator::TransactionGate gate;
   ShardGauges gauges;
+  peer::ReplicationServer replication;
   kj::Own<void> tuned;  // shard 0: the subscription to changes of settings
   std::unique_ptr<kafka::Server> server;
 };
@@ -54,10 +60,14 @@ class Node::Impl {
         options_(std::move(options)),
         settings_(options_.config.settings()),
         node_(settings_.nodeId),
+        incarnation_(first.random().uuid()),
         listeners_(listenersOf(settings_)),
         sockets_(kafka::reserveListeners(first, listeners_)),
+        peerSocket_(isClustered() ? first.network().reserve(settings_.peerListen.front().address)
+                                  : kj::Own<Listener>()),
         http_(startHttp()),
-        directory_(first, storageOptions(settings_, options_.dataDirectory, first.count()), {std::nullopt, node_}) {}
+        directory_(first, storageOptions(settings_, options_.dataDirectory, first.count()),
+                   {std::nullopt, node_, isClustered()}) {}
 
   Co<Serving> start(std::function<void(RecoveryProgress)> progress) {
     Serving serving;
@@ -83,7 +93,12 @@ class Node::Impl {
       });
     }
     std::vector<controller::MetadataFeed*> feeds;
-    for (ShardParts* parts : parts_) feeds.push_back(&parts->feed);
+    std::vector<Neighbours::OnShard> neighbours;
+    for (ShardParts* parts : parts_) {
+      feeds.push_back(&parts->feed);
+      neighbours.push_back({&parts->links, &parts->replication});
+    }
+    if (isClustered()) neighbours_ = std::make_unique<Neighbours>(first_, identity(), std::move(neighbours));
     parts_[0]->tuned = feeds[0]->subscribe([this](const metadata::ImageRef& image, const metadata::Delta& delta) {
       if (!controller::changesConfigOf(node_, delta)) return;
       config::BrokerConfig config = controller::configOf(node_, options_.config, *image);
@@ -94,8 +109,17 @@ class Node::Impl {
     bool hasPartitions = !directory_.partitions().empty();
     controller_ = kj::heap<controller::Controller>(
         first_, controllerOptions(options_.config, options_.dataDirectory, directory_.clusterId(), hasPartitions),
-        std::move(feeds));
+        std::move(feeds), neighbours_.get());
+    if (neighbours_) neighbours_->serve(kj::mv(peerSocket_), *controller_);
+    phase_ = Phase::joining;
     co_await controller_->start();
+    const Uuid cluster = controller_->image()->clusterId();
+    directory_.adopt(cluster);
+    serving.clusterId = cluster;
+    if (neighbours_) {
+      neighbours_->setCluster(cluster);
+      co_await connectReplication();
+    }
     phase_ = Phase::recovering;
     co_await recover(progress);
     // What no topic of the committed metadata claimed: only a delete record deletes, else it is moved aside.
@@ -103,7 +127,8 @@ class Node::Impl {
         [image = controller_->image()](const TopicId& topic) { return image->wasDeleted(topic); });
 
     co_await startServers();
-    co_await registerBroker();
+    registration_ = std::make_unique<Registration>(first_, *controller_, brokerRegistration(), heartbeatEvery());
+    co_await registration_->begin();
     acceptor_->start();
     phase_ = Phase::serving;
 
@@ -123,6 +148,7 @@ class Node::Impl {
 
   Co<bool> stop() {
     const bool recovered = phase_ == Phase::serving || directory_.wasClean();
+    if (phase_ == Phase::serving) co_await registration_->leave(stopWithin() / 3);
     phase_ = Phase::stopping;
     sockets_.clear();
     if (acceptor_) acceptor_->stop();
@@ -134,7 +160,9 @@ class Node::Impl {
       if (!parts.server) return kj::READY_NOW;
       return parts.server->drain();
     });
+    if (registration_) registration_->stop();
     if (controller_.get() != nullptr) co_await controller_->stop();
+    if (neighbours_) neighbours_->stop();
     co_await onAllShards([](ShardParts& parts) {
       parts.partitions.close();
       return parts.logs.close();
@@ -153,7 +181,33 @@ class Node::Impl {
   Shard& shard() { return first_; }
 
  private:
-  enum class Phase : uint8_t { starting, recovering, serving, stopping };
+  enum class Phase : uint8_t { starting, joining, recovering, serving, stopping };
+
+  // Alone, it has no need of a port for others.
+  bool isClustered() const { return !settings_.controllers.empty(); }
+
+  peer::Identity identity() {
+    peer::Identity self{.node = node_, .incarnation = incarnation_, .version = options_.version};
+    if (!directory_.clusterId().isZero()) self.cluster = directory_.clusterId();
+    return self;
+  }
+
+  std::optional<Duration> heartbeatEvery() const {
+    if (!isClustered()) return std::nullopt;
+    return std::chrono::milliseconds(settings_.brokerHeartbeatMs);
+  }
+
+  Co<void> connectReplication() {
+    for (uint32_t i = 0; i < first_.count(); ++i) {
+      co_await first_.call(i, [this, parts = parts_[i]](Shard& shard) {
+        parts->partitions.connect({.leaders = &parts->links,
+                                   .propose = [client = controller::ControllerClient(shard, *controller_)](
+                                                  controller::AlterPartitionsRequest request) mutable {
+                                     return client.alterPartitions(std::move(request));
+                                   }});
+      });
+    }
+  }
 
   // At the same time; one that fails is heard of when all have ended.
   std::vector<coordinator::CoordinatorShard> coordinatorsOfShards() {
@@ -198,6 +252,7 @@ class Node::Impl {
     std::string reason;
     switch (phase_) {
       case Phase::starting: reason = "opening the metadata"; break;
+      case Phase::joining: reason = "waiting for a controller of the cluster"; break;
       case Phase::recovering:
         reason = fmt::format("recovering: {} of {} partitions are open", recovered_.opened, recovered_.total);
         break;
@@ -246,11 +301,11 @@ class Node::Impl {
     return builder.finish();
   }
 
-  Co<void> registerBroker() {
+  controller::BrokerRegistration brokerRegistration() {
     controller::BrokerRegistration registration;
     registration.id = node_;
     registration.clusterId = directory_.clusterId();
-    registration.incarnation = first_.random().uuid();
+    registration.incarnation = incarnation_;
     if (!settings_.rack.empty()) registration.rack = settings_.rack;
     registration.directories = {directory_.directoryId()};
     registration.mayLack = !directory_.isNew() && !directory_.wasClean();
@@ -265,10 +320,8 @@ class Node::Impl {
       }
       registration.listeners.push_back(std::move(row));
     }
-    auto registered = co_await controller::ControllerClient(first_, *controller_).registerBroker(std::move(registration));
-    if (!registered)
-      kj::throwFatalException(
-          KJ_EXCEPTION(FAILED, "broker registration refused", registered.failure().message.c_str()));
+    if (isClustered()) registration.peer = settings_.peerListen.front().address;
+    return registration;
   }
 
   Co<void> startServers() {
@@ -293,14 +346,18 @@ class Node::Impl {
   NodeOptions options_;
   const config::BrokerSettings& settings_;
   const NodeId node_;
+  const Uuid incarnation_;
   Phase phase_ = Phase::starting;
   RecoveryProgress recovered_;
   std::vector<ShardParts*> parts_;  // by shard; each is owned by its shard
   std::vector<kafka::ListenerOptions> listeners_;
   std::vector<kj::Own<Listener>> sockets_;  // reserved, until the acceptor has them
+  kj::Own<Listener> peerSocket_;            // likewise, until the neighbours have it
   std::unique_ptr<http::Server> http_;      // null: off. Asks nothing before the constructor has ended
   storage::LogDirectory directory_;
+  std::unique_ptr<Neighbours> neighbours_;  // null: alone
   kj::Own<controller::Controller> controller_;
+  std::unique_ptr<Registration> registration_;
   std::vector<kafka::Server*> servers_;
   std::unique_ptr<kafka::Acceptor> acceptor_;
 };

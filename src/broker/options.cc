@@ -83,6 +83,7 @@ controller::ControllerOptions controllerOptions(const config::BrokerConfig& conf
   options.clusterId = clusterId;
   options.mustExist = mustExist;
   options.config = config;
+  options.address = config.settings().peerListen.front().address;
   return options;
 }
 

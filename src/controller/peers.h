@@ -12,7 +12,7 @@ namespace mq::controller {
 
 class Peers {
  public:
-  virtual ~Peers() = default;
+  virtual ~Peers() noexcept(false) {}
   // All other nodes, and where they are.
   virtual void setPeers(const std::map<NodeId, Address>& peers) = 0;
   virtual void send(const raft::Message& message) = 0;  // dropped when it cannot go now

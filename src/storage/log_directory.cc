@@ -58,13 +58,12 @@ struct OwnerFile {
 
   std::string encode() const {
     return fmt::format(
-        "# The identity of this mq data directory. Written once, not to be edited.\nformat={}\ncluster.id={}\n"
-        "node.id={}\ndirectory.id={}\n",
-        format, clusterId, node, directoryId);
+        "# The identity of this mq data directory. Not to be edited.\nformat={}\n{}node.id={}\ndirectory.id={}\n",
+        format, clusterId.isZero() ? "" : fmt::format("cluster.id={}\n", clusterId), node, directoryId);
   }
   static OwnerFile decode(std::string_view text, const std::string& path) {
     OwnerFile owner;
-    bool cluster = false, node = false, directory = false;
+    bool cluster = true, node = false, directory = false;  // without a cluster: of none yet
     while (auto line = takeLine(text)) {
       size_t equals = line->find('=');
       if (line->starts_with('#') || equals == std::string_view::npos) continue;
@@ -182,7 +181,7 @@ void LogDirectory::State::claim(const DirectoryOwner& owner) {
     if (found.node != owner.node.value()) {
       refuse("{} belongs to node {}, not to node {}", options.path, found.node, owner.node);
     }
-    if (owner.clusterId && found.clusterId != *owner.clusterId) {
+    if (owner.clusterId && !found.clusterId.isZero() && found.clusterId != *owner.clusterId) {
       refuse("{} belongs to cluster {}, not to cluster {}", options.path, found.clusterId, *owner.clusterId);
     }
     return found;
@@ -200,13 +199,23 @@ void LogDirectory::State::claim(const DirectoryOwner& owner) {
   if (!found) {
     isNew = true;
     found = OwnerFile{.format = kFormat,
-                      .clusterId = owner.clusterId ? *owner.clusterId : shard.random().uuid(),
+                      .clusterId = owner.clusterId ? *owner.clusterId
+                                   : owner.joins   ? Uuid()
+                                                   : shard.random().uuid(),
                       .node = owner.node.value(),
                       .directoryId = shard.random().uuid()};
     files.replaceFile(ownerPath, found->encode());
   }
   clusterId = found->clusterId;
   directoryId = found->directoryId;
+}
+
+void LogDirectory::State::adopt(const Uuid& cluster) {
+  if (clusterId == cluster) return;
+  if (!clusterId.isZero()) refuse("{} belongs to cluster {}, not to cluster {}", options.path, clusterId, cluster);
+  OwnerFile owner = OwnerFile::decode(shard.files().readFile(path(kOwnerFile), 64_KiB), path(kOwnerFile));
+  owner.clusterId = clusterId = cluster;
+  shard.files().replaceFile(path(kOwnerFile), owner.encode());
 }
 
 void LogDirectory::State::readLists() {
@@ -654,6 +663,7 @@ LogDirectory::~LogDirectory() = default;
 
 const Options& LogDirectory::options() const { return state_->options; }
 const Uuid& LogDirectory::clusterId() const { return state_->clusterId; }
+void LogDirectory::adopt(const Uuid& clusterId) { state_->adopt(clusterId); }
 const Uuid& LogDirectory::directoryId() const { return state_->directoryId; }
 bool LogDirectory::isNew() const { return state_->isNew; }
 bool LogDirectory::wasClean() const { return state_->clean; }

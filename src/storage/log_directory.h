@@ -47,6 +47,7 @@ namespace mq::storage {
 struct DirectoryOwner {
   std::optional<Uuid> clusterId;  // unset: what the directory says, or a new one
   NodeId node;
+  bool joins = false;  // instead of a new one: none, until adopt()
 };
 
 struct ListedPartition {
@@ -71,7 +72,9 @@ class LogDirectory {
   KJ_DISALLOW_COPY(LogDirectory);
 
   const Options& options() const;
-  const Uuid& clusterId() const;
+  const Uuid& clusterId() const;  // zero: of none yet
+  // The cluster that it belongs to from now on, durably. Throws when it is another one's. Blocks.
+  void adopt(const Uuid& clusterId);
   const Uuid& directoryId() const;
   bool isNew() const;                               // this is its first life
   bool wasClean() const;                            // the last stop was clean

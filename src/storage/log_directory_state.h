@@ -31,6 +31,7 @@ struct LogDirectory::State {
 
   // --- opening; blocking
   void claim(const DirectoryOwner& owner);
+  void adopt(const Uuid& cluster);
   void readLists();
   void survey();
   void startTasks();
