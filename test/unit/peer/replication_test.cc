@@ -30,6 +30,7 @@ struct Led {
   uint32_t shard = 0;
   std::vector<replica::Follower> opened;
   size_t closed = 0;
+  size_t closedBefore = 0;  // when the last one was opened
   size_t asked = 0, dropped = 0;
   std::vector<replica::FollowRequest> requests;
   std::vector<replica::DurableReport> reports;
@@ -38,7 +39,10 @@ struct Led {
 
 class LedSession final : public replica::FollowerSession {
  public:
-  explicit LedSession(Led& led, replica::Follower follower) : led_(led) { led_.opened.push_back(follower); }
+  explicit LedSession(Led& led, replica::Follower follower) : led_(led) {
+    led_.opened.push_back(follower);
+    led_.closedBefore = led_.closed;
+  }
   ~LedSession() override { ++led_.closed; }
   kj::Promise<replica::FollowResponse> follow(replica::FollowRequest request) override {
     led_.requests.push_back(request);
@@ -300,6 +304,7 @@ TEST_CASE("Replication: shards of one follower share a leader's shard; the same 
     CHECK(co_await problemOf(open.ignoreResult()) != "");
     CHECK(site.led[1].opened.size() == 4);
     CHECK(site.led[1].closed == 1);
+    CHECK(site.led[1].closedBefore == 1);  // never two of one follower's shard
     CHECK(site.led[1].dropped == 1);
     CHECK((co_await problemOf(all[0]->sessions[0]->follow(places({kFirst})).ignoreResult())).find("has ended") !=
           std::string::npos);
