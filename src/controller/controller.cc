@@ -102,7 +102,7 @@ class Controller::Impl final : public StateMachine {
       tellPeers();
     }
     if (isLogEmpty() && !peers_) bootstrap({{{self(), true}}});
-    if (!isLogEmpty()) begin({});
+    if (!isLogEmpty()) begin();
     if (!peers_) checkAlone();
   }
 
@@ -116,7 +116,7 @@ class Controller::Impl final : public StateMachine {
                      "{} is missing or empty beside partitions, and no controller knows a cluster: restore it",
                      options_.directory);
       if (found.isNew) bootstrap(found.members);
-      begin(std::move(found.members));
+      begin();
     }
     if (peers_) tasks_.add(stayMember());
     co_await catchUp();
@@ -289,13 +289,13 @@ class Controller::Impl final : public StateMachine {
       throw broken(kj::Exception::Type::FAILED, "no space for the metadata log in {}: free some", options_.directory);
   }
 
-  // `members`: who is known to have the log, when this one is empty.
-  void begin(raft::Membership members) {
-    if (!isLogEmpty()) members = firstMembers();
+  // With an empty log it is no member yet, whatever others have told: it votes for who has the first entry, and must
+  // not campaign without, or it would make another one.
+  void begin() {
     RaftDriverOptions options;
     options.raft.electionTimeout = std::chrono::milliseconds(settings_.quorumElectionTimeoutMs);
     options.raft.heartbeat = options.raft.electionTimeout / 5;
-    options.members = std::move(members);
+    if (!isLogEmpty()) options.members = firstMembers();
     options.snapshotBytes = static_cast<uint64_t>(settings_.metadataSnapshotBytes);
     driver_ = kj::heap<RaftDriver>(
         shard_, log_, *this,
@@ -355,8 +355,7 @@ class Controller::Impl final : public StateMachine {
       if (!core.membership().has(self()) || core.leader() == kNoNode) {
         std::vector<NodeId> whom;
         if (NodeId known = core.leader(); known != kNoNode) whom.push_back(known);
-        for (const raft::Member& member : core.membership().members)
-          if (member.isVoter) whom.push_back(member.replica.id);
+        for (const config::Voter& voter : settings_.controllers) whom.emplace_back(voter.id);
         for (NodeId node : whom) {
           if (node == options_.node) continue;
           try {
@@ -600,8 +599,7 @@ class Controller::Impl final : public StateMachine {
         auto again = decision(Now{*committed_, shard_.random(), Space::none});  // to say so
         if (again.records.empty()) co_return answerWith(committed_->offset(), std::move(again.response));
       }
-      if (auto& reason = driver_->core().stopReason())
-        throw broken(kj::Exception::Type::FAILED, "{}", *reason);
+      if (auto& reason = driver_->core().stopReason()) throw broken(kj::Exception::Type::FAILED, "{}", *reason);
       if (!done) co_return done.failure();
     } else if (!co_await committedUpTo(offset)) {
       co_return failure(Error::notController, "node {} does not lead any more", options_.node);

@@ -62,10 +62,10 @@ Co<FoundQuorum> findQuorum(Shard& shard, Peers& peers, raft::Replica self, std::
     std::vector<Heard> all;
     for (auto& answer : asked) all.push_back(co_await answer);
     for (const Heard& heard : all)
-      if (heard.status && heard.status->members.voterCount() > 0) co_return FoundQuorum{heard.status->members, false};
+      if (heard.status && heard.status->members.voterCount() > 0) co_return FoundQuorum{};
     std::string why = isListed ? obstacle(all, listed) : "none of the listed controllers knows a cluster yet";
     if (why.empty()) {
-      FoundQuorum found{.members = {}, .isNew = true};
+      FoundQuorum found{.isNew = true, .members = {}};
       for (const Heard& heard : all) found.members.members.push_back({heard.status->replica, true});
       found.members.members.push_back({self, true});
       std::ranges::sort(found.members.members, {}, [](const raft::Member& member) { return member.replica.id; });

@@ -11,8 +11,8 @@
 namespace mq::controller {
 
 struct FoundQuorum {
-  raft::Membership members;
-  bool isNew = false;  // of which this node writes the first entry, as each of the others does
+  bool isNew = false;        // this node writes its first entry, as each of the others does
+  raft::Membership members;  // of a new one
 };
 
 // Waits until it is decided, and says every few seconds for whom. `peers` outlive the promise.

@@ -104,9 +104,11 @@ bool Elections::finishReassignment(Partition& partition, const MayLead& mayLead,
   partition.adding.clear();
   partition.removing.clear();
   partition.directories.clear();
+  PartitionRules fewer = rules;
+  fewer.minInSync = std::min(rules.minInSync, target.size());
+  setInSync(partition, partition.isr, fewer);
   std::erase_if(partition.eligibleLeaders, [&](NodeId node) { return !has(target, node); });
   std::erase_if(partition.lastKnownEligible, [&](NodeId node) { return !has(target, node); });
-  setInSync(partition, partition.isr, rules);
   if (!has(target, partition.leader)) {
     setLeader(partition, kNoNode);
     elect(partition, mayLead, rules);
@@ -126,7 +128,7 @@ PartitionRules Elections::rulesOf(const metadata::Topic& topic, size_t replicas)
 
 PartitionRules Elections::rulesOf(const config::TopicSettings& settings, size_t replicas) {
   PartitionRules rules;
-  rules.minInSync = std::min(static_cast<size_t>(std::max(settings.minInSyncReplicas, 1)), replicas);
+  rules.minInSync = config::inSyncNeeded(settings, replicas);
   rules.unclean = settings.uncleanLeaderElection;
   rules.isSynced = settings.durability == config::Durability::fsync;
   return rules;
@@ -152,6 +154,7 @@ void PartitionChanges::add(const metadata::Topic& topic, int32_t index, Partitio
   const Partition& now = *topic.partition(index);
   if (next == now) return;
   next.partitionEpoch = now.partitionEpoch + 1;
+  if (next.leaderEpoch > now.leaderEpoch) next.leaderEpoch = now.leaderEpoch + 1;  // whoever led in between
   if (topic.id != topic_ || index != next_) {
     records_.push_back(metadata::PartitionsRecord{topic.id, index, {}, {}});
     topic_ = topic.id;

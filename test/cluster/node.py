@@ -49,18 +49,31 @@ class Node:
                 "--peer-listen", f"127.0.0.1:{self.peer_port}", *self.arguments]
 
     def start(self, wait=30.0):
+        return self.spawn().ready(wait)
+
+    def spawn(self):
+        """Starts the process; ready() waits for it."""
         with open(self.log_path, "ab") as log:
-            begin = log.tell()
+            self.began = log.tell()
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=self.environment, start_new_session=True)
+        return self
+
+    def ready(self, wait=30.0):
         deadline = time.monotonic() + wait
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"mq ended with {self.process.returncode}:\n{self.log()}")
-            if b'"event":"ready"' in self.log_path.read_bytes()[begin:]:
+            if self.is_ready():
                 return self
             time.sleep(0.01)
         raise RuntimeError(f"mq is not up after {wait} s:\n{self.log()}")
+
+    def is_ready(self):
+        return b'"event":"ready"' in self.log_path.read_bytes()[self.began:]
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
 
     def stop(self, wait=30.0):
         """SIGTERM; returns the exit code."""

@@ -72,3 +72,42 @@ def eventually(check, within=10.0, every=0.05):
         if value or time.monotonic() > deadline:
             return value
         time.sleep(every)
+
+
+def read_metadata(port, topics=None, timeout=10):
+    """(brokers {id: port}, controller, topics {name: {partition: {error, leader, replicas, isr}}})"""
+    with Raw(port, timeout) as raw:
+        raw.send(metadata_request([t.encode() for t in topics] if topics is not None else None))
+        data = raw.receive()
+    at = 4  # the correlation id
+
+    def take(form):
+        nonlocal at
+        values = struct.unpack_from(">" + form, data, at)
+        at += struct.calcsize(">" + form)
+        return values[0]
+
+    def text():
+        nonlocal at
+        length = take("h")
+        if length < 0:
+            return None
+        at += length
+        return data[at - length:at].decode()
+
+    def numbers():
+        return [take("i") for _ in range(take("i"))]
+
+    brokers = {}
+    for _ in range(take("i")):
+        node, _, where, _ = take("i"), text(), take("i"), text()
+        brokers[node] = where
+    controller = take("i")
+    found = {}
+    for _ in range(take("i")):
+        error, name, _ = take("h"), text(), take("b")
+        rows = found[name] = {} if error == 0 else None
+        for _ in range(take("i")):
+            row_error, index, leader, replicas, isr = take("h"), take("i"), take("i"), numbers(), numbers()
+            rows[index] = {"error": row_error, "leader": leader, "replicas": replicas, "isr": isr}
+    return brokers, controller, found

@@ -3,13 +3,20 @@
 //
 //   settings KEY=VALUE ...            what the node is started with
 //   disk plenty|low|none
-//   broker ID [rack=R] [fenced] [may-lack]  registers, or changes, a broker
+//   broker ID [rack=R] [fenced] [may-lack] [wiped]  registers, or changes, a broker
 //   create NAME [partitions=N] [rf=N] [assign=1,2/2,3] [KEY=VALUE ...] [; NAME ...] [validate]
 //   ensure NAME ...
 //   grow NAME COUNT [assign=1/2] [; NAME COUNT ...] [validate]
 //   delete NAME|id:NAME|id:unknown|both:NAME [; ...]
 //   alter [all] topic:NAME|broker:ID|type:N:NAME [set K=V] [remove K] [append K=V] [subtract K=V] [; ...] [validate]
 //   ids                               allocates a block of producer ids
+//   fence ID ...                      those are dead
+//   beat ID [stop] [behind]           a heartbeat of its present registration; behind: its image does not show that yet
+//   isr TOPIC-P=1,2,3 [by=ID] [old|future|stale]  proposed by the leader, of the present epochs unless said otherwise
+//   elect [unclean] all|TOPIC-P ...
+//   reassign [same] TOPIC-P=1,2|cancel ...  same: the replication factor may not change
+//   drain ID, resume ID, unregister ID, balance
+//   show TOPIC                        its partitions, in short
 //   image                             prints the whole image
 //
 // Topic ids are printed as #1, #2, ... in the order of their creation.
@@ -105,6 +112,17 @@ class ControllerWorld {
     if (verb == "alter") return alter(words);
     if (verb == "ids") return ids();
     if (verb == "image") return metadata::print(*image_);
+    if (verb == "fence") return fence(words);
+    if (verb == "beat") return beat(words);
+    if (verb == "isr") return inSync(words);
+    if (verb == "elect") return elect(words);
+    if (verb == "reassign") return reassign(words);
+    if (verb == "drain" || verb == "resume") {
+      return done(planner_.drainBroker(now(), {NodeId(numberOf(words[0])), verb == "drain"}));
+    }
+    if (verb == "unregister") return done(planner_.unregisterBroker(now(), {NodeId(numberOf(words[0]))}));
+    if (verb == "balance") return quietly(planner_.balance(now()).records);
+    if (verb == "show") return showTopic(words[0]);
     return "no such command: " + verb + "\n";
   }
 
@@ -134,6 +152,7 @@ class ControllerWorld {
     for (size_t i = 1; i < words.size(); ++i) {
       if (words[i] == "fenced") fenced = true;
       if (words[i] == "may-lack") registration.mayLack = true;
+      if (words[i] == "wiped") registration.directories = {random_.uuid()};
       if (words[i].starts_with("rack=")) registration.rack = words[i].substr(5);
     }
     auto plan = planner_.registerBroker(now(), registration);
@@ -284,6 +303,125 @@ class ControllerWorld {
                       : show(plan.response.failure()) + "\n";
     return text + apply(plan.records);
   }
+
+  // --- brokers and leaders: what comes of it is seen in the partitions, so the records are not printed
+
+  std::string quietly(const std::vector<metadata::Record>& records) {
+    apply(records);
+    return "";
+  }
+  std::string done(Plan<Result<void>> plan) {
+    std::string text = show(plan.response) + "\n";
+    return text + quietly(plan.records);
+  }
+
+  std::string fence(const Words& words) {
+    std::vector<NodeId> gone;
+    for (auto& word : words) gone.push_back(NodeId(numberOf(word)));
+    return quietly(planner_.fence(now(), gone).records);
+  }
+
+  std::string beat(const Words& words) {
+    BrokerHeartbeat beat;
+    beat.id = NodeId(numberOf(words[0]));
+    auto has = [&](std::string_view word) { return std::ranges::find(words, word) != words.end(); };
+    const metadata::Broker* broker = image_->broker(beat.id);
+    beat.epoch = broker ? broker->epoch : 1;
+    beat.offset = has("behind") ? beat.epoch - 1 : image_->offset();
+    beat.wantsStop = has("stop");
+    auto plan = planner_.heartbeat(now(), beat);
+    std::string text = plan.response ? fmt::format("{}{}\n", plan.response->isFenced ? "fenced" : "alive",
+                                                   plan.response->mayStop ? ", may stop" : "")
+                                     : show(plan.response.failure()) + "\n";
+    return text + quietly(plan.records);
+  }
+
+  // "words-3": the topic may have dashes itself.
+  static TopicPartition partitionOf(std::string_view word) {
+    size_t dash = word.rfind('-');
+    return {std::string(word.substr(0, dash)), numberOf(word.substr(dash + 1))};
+  }
+
+  std::string inSync(const Words& words) {
+    auto [name, list] = pairOf(words[0]);
+    TopicPartition target = partitionOf(name);
+    metadata::TopicRef topic = image_->topic(target.topic);
+    const metadata::Partition& present = *topic->partition(target.partition);
+    AlterPartitionsRequest request;
+    request.broker = present.leader;
+    AlterPartitionsRequest::Partition asked{.id = {topic->id, target.partition},
+                                            .leaderEpoch = present.leaderEpoch,
+                                            .partitionEpoch = present.partitionEpoch,
+                                            .isr = {}};
+    bool isStale = false;
+    for (size_t i = 1; i < words.size(); ++i) {
+      if (words[i].starts_with("by=")) request.broker = NodeId(numberOf(words[i].substr(3)));
+      if (words[i] == "old") --asked.partitionEpoch;
+      if (words[i] == "future") ++asked.partitionEpoch;
+      if (words[i] == "stale") isStale = true;
+    }
+    const metadata::Broker* broker = image_->broker(request.broker);
+    request.brokerEpoch = broker ? broker->epoch : -1;
+    const std::vector<NodeId> members = replicasOf(list)[0];
+    for (NodeId node : members) {
+      const metadata::Broker* member = image_->broker(node);
+      asked.isr.push_back({node, (member ? member->epoch : -1) - (isStale ? 1 : 0)});
+    }
+    request.partitions.push_back(std::move(asked));
+    auto plan = planner_.alterPartitions(now(), request);
+    std::string text = show(plan.response.partitions[0].result) + "\n";
+    return text + quietly(plan.records);
+  }
+
+  std::string elect(Words words) {
+    ElectLeadersRequest request;
+    if (words[0] == "unclean") {
+      request.unclean = true;
+      words.erase(words.begin());
+    }
+    request.all = words[0] == "all";
+    if (!request.all)
+      for (auto& word : words) request.partitions.push_back(partitionOf(word));
+    auto plan = planner_.electLeaders(now(), request);
+    std::string text;
+    for (auto& row : plan.response.partitions) text += fmt::format("{}: {}\n", row.partition, show(row.result));
+    return text + quietly(plan.records);
+  }
+
+  std::string reassign(Words words) {
+    AlterReassignmentsRequest request;
+    if (words[0] == "same") {
+      request.mayChangeFactor = false;
+      words.erase(words.begin());
+    }
+    for (auto& word : words) {
+      auto [name, list] = pairOf(word);
+      AlterReassignmentsRequest::Partition asked{partitionOf(name), std::nullopt};
+      if (list != "cancel") asked.replicas = replicasOf(list)[0];
+      request.partitions.push_back(std::move(asked));
+    }
+    auto plan = planner_.alterReassignments(now(), request);
+    std::string text;
+    for (auto& row : plan.response.partitions) text += fmt::format("{}: {}\n", row.partition, show(row.result));
+    return text + quietly(plan.records);
+  }
+
+  std::string showTopic(const std::string& name) {
+    std::string text;
+    metadata::TopicRef topic = image_->topic(name);
+    for (int32_t i = 0; i < topic->partitionCount(); ++i) {
+      const metadata::Partition& p = *topic->partition(i);
+      text +=
+          fmt::format("{} leader {} epoch {} isr {} of {}", i, p.leader, p.leaderEpoch, list(p.isr), list(p.replicas));
+      if (!p.eligibleLeaders.empty()) text += " eligible " + list(p.eligibleLeaders);
+      if (!p.lastKnownEligible.empty()) text += " last " + list(p.lastKnownEligible);
+      if (!p.adding.empty()) text += " adding " + list(p.adding);
+      if (!p.removing.empty()) text += " removing " + list(p.removing);
+      text += "\n";
+    }
+    return text;
+  }
+  static std::string list(const std::vector<NodeId>& nodes) { return fmt::format("{}", fmt::join(nodes, ",")); }
 
   Now now() { return {*image_, random_, space_}; }
   static std::string show(const Failure& failure) { return fmt::format("{} {}", failure.error, failure.message); }
