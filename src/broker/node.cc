@@ -113,6 +113,8 @@ class Node::Impl {
     if (neighbours_) neighbours_->serve(kj::mv(peerSocket_), *controller_);
     phase_ = Phase::joining;
     co_await controller_->start();
+    registration_ = std::make_unique<Registration>(first_, *controller_, brokerRegistration(), heartbeatEvery());
+    co_await registration_->begin();
     const Uuid cluster = controller_->image()->clusterId();
     directory_.adopt(cluster);
     serving.clusterId = cluster;
@@ -120,6 +122,7 @@ class Node::Impl {
       neighbours_->setCluster(cluster);
       co_await connectReplication();
     }
+    co_await controller_->publish();
     phase_ = Phase::recovering;
     co_await recover(progress);
     // What no topic of the committed metadata claimed: only a delete record deletes, else it is moved aside.
@@ -127,9 +130,8 @@ class Node::Impl {
         [image = controller_->image()](const TopicId& topic) { return image->wasDeleted(topic); });
 
     co_await startServers();
-    registration_ = std::make_unique<Registration>(first_, *controller_, brokerRegistration(), heartbeatEvery());
-    co_await registration_->begin();
     acceptor_->start();
+    co_await registration_->serve();
     phase_ = Phase::serving;
 
     serving.topics = controller_->image()->topics().size();
@@ -320,6 +322,7 @@ class Node::Impl {
       }
       registration.listeners.push_back(std::move(row));
     }
+    registration.isAlone = !isClustered();
     if (isClustered()) registration.peer = settings_.peerListen.front().address;
     return registration;
   }

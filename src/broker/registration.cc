@@ -41,7 +41,19 @@ kj::Promise<void> Registration::begin() {
       }
       co_await self.shard_.after(kRetryEvery);
     }
-    if (self.interval_) self.tasks_.add(self.beat());
+  };
+  return run(*this);
+}
+
+kj::Promise<void> Registration::serve() {
+  if (!interval_) return kj::READY_NOW;
+  auto run = [](Registration& self) -> Co<void> {
+    self.tasks_.add(self.beat());
+    while (true) {
+      auto state = co_await self.beatOnce(kRegisterWithin);
+      if (state && !state->isFenced) break;
+      co_await self.shard_.after(kRetryEvery);
+    }
   };
   return run(*this);
 }

@@ -1,7 +1,8 @@
 // Registration: this broker's place in its cluster: it registers, says regularly that it lives, and takes its leave. On
 // shard 0.
 //
-//   begin() -> registered -> heartbeats ... -> leave(): leads nothing any more -> stop()
+//   begin() -> registered, fenced -> (logs are recovered) -> serve(): heartbeats, alive ... -> leave(): leads nothing any
+//   more -> stop()
 #pragma once
 #include <kj/async.h>
 
@@ -21,6 +22,8 @@ class Registration {
   // Resolves when the controller has registered it and this node's image shows it. Tries as long as it takes; rejects
   // when it never will.
   kj::Promise<void> begin();
+  // Resolves when the controller counts it as alive: it may lead from now on.
+  kj::Promise<void> serve();
   // Resolves when what it led is led by others, as far as there are any, or when `limit` has passed.
   kj::Promise<void> leave(Duration limit);
   void stop();

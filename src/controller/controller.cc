@@ -121,10 +121,13 @@ class Controller::Impl final : public StateMachine {
     if (peers_) tasks_.add(stayMember());
     co_await catchUp();
     checkCluster();
-    isStarted_ = true;
+  }
+
+  kj::Promise<void> publish() {
+    isPublishing_ = true;
     publish(
         {{committed_, std::make_shared<metadata::Delta>(metadata::difference(*metadata::emptyImage(), *committed_))}});
-    co_await published_.addBranch();
+    return published_.addBranch();
   }
 
   Co<void> stop() {
@@ -213,7 +216,7 @@ class Controller::Impl final : public StateMachine {
         updates.push_back(appliedOf(entry));
         committed_ = updates.back().image;
       }
-      if (isStarted_) publish(std::move(updates));
+      if (isPublishing_) publish(std::move(updates));
       wakeReached();
     } catch (...) {
       fail(caughtException());
@@ -242,7 +245,7 @@ class Controller::Impl final : public StateMachine {
   void install(raft::SnapshotId id, Bytes snapshot) override {
     ImageRef before = committed_;
     committed_ = metadata::apply(metadata::emptyImage(), decode(snapshot, "its snapshot"), id.index, id.term).image;
-    if (isStarted_)
+    if (isPublishing_)
       publish({{committed_, std::make_shared<metadata::Delta>(metadata::difference(*before, *committed_))}});
     wakeReached();
   }
@@ -393,7 +396,11 @@ class Controller::Impl final : public StateMachine {
     queue_.clear();
     isLeading_ = true;
     heard_.clear();
-    for (const auto& [id, broker] : committed_->brokers()) heard_[id] = shard_.now();
+    // Who is known to be dead does not get the time of a session.
+    for (const auto& [id, broker] : committed_->brokers()) {
+      auto refused = peers_ && id != options_.node ? peers_->refusedAt(id) : std::nullopt;
+      heard_[id] = refused ? *refused - 1ns : shard_.now();
+    }
     if (committed_->clusterId().isZero()) {
       Uuid cluster = options_.clusterId.isZero() ? newId(shard_.random()) : options_.clusterId;
       tasks_.add(propose(planner_.bootstrap(cluster, *committed_)).ignoreResult());
@@ -734,7 +741,7 @@ class Controller::Impl final : public StateMachine {
   ImageRef committed_;         // and applied
   ImageRef decided_;           // leading: with what is on its way
   std::deque<Decided> queue_;  // leading: that, by index
-  bool isStarted_ = false, isStopping_ = false;
+  bool isPublishing_ = false, isStopping_ = false;
   bool isLeading_ = false;  // and has taken up its office
   int64_t leadsIn_ = 0;     // term; 0: does not lead
   size_t performing_ = 0;
@@ -755,6 +762,7 @@ Controller::Controller(Shard& shard, ControllerOptions options, std::vector<Meta
 Controller::~Controller() noexcept(false) {}
 
 kj::Promise<void> Controller::start() { return impl_->start(); }
+kj::Promise<void> Controller::publish() { return impl_->publish(); }
 kj::Promise<void> Controller::stop() { return impl_->stop(); }
 kj::Promise<kj::Exception> Controller::failed() { return impl_->failed(); }
 kj::Promise<Result<Answered>> Controller::ask(Request request, Duration limit) {

@@ -55,9 +55,12 @@ class Controller {
   ~Controller() noexcept(false);  // writes nothing
   KJ_DISALLOW_COPY(Controller);
 
-  // Finds or begins the cluster, and resolves when every shard has the image of everything that was committed before.
-  // Waits for a quorum as long as it takes.
+  // Finds or begins the cluster, and resolves when all that was committed before is applied here. Waits for a quorum as
+  // long as it takes. From then on it answers.
   kj::Promise<void> start();
+  // Resolves when every shard has the image, as it is now; from then on they get each new one. Before, nothing was
+  // published: a broker must not take up what it led in an earlier life, so it registers first.
+  kj::Promise<void> publish();
   // Hands leadership over, answers what was asked before, takes nothing more, marks the log as cleanly closed.
   kj::Promise<void> stop();
   // Resolves with the reason when the log has failed. The node cannot go on then.

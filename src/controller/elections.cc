@@ -38,8 +38,8 @@ void Elections::leave(Partition& partition, NodeId broker, const PartitionRules&
   if (partition.leader == broker) setLeader(partition, kNoNode);
 }
 
-void Elections::doubt(Partition& partition, NodeId broker) {
-  if (partition.replicas.size() == 1) return;  // what it has is all there is
+void Elections::doubt(Partition& partition, NodeId broker, bool lostAll) {
+  if (partition.replicas.size() == 1 && !lostAll) return;  // what it has is all there is
   std::erase(partition.isr, broker);
   std::erase(partition.eligibleLeaders, broker);
   if (partition.leader == broker) setLeader(partition, kNoNode);

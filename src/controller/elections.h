@@ -38,8 +38,9 @@ class Elections {
 
   // The broker is dead, or says good-bye: it leaves the ISR and leads nothing.
   static void leave(metadata::Partition& partition, NodeId broker, const PartitionRules& rules);
-  // The broker may lack what it acknowledged: nobody counts on it any more, not even when it is the last.
-  static void doubt(metadata::Partition& partition, NodeId broker);
+  // The broker may lack what it acknowledged: nobody counts on it any more, not even when it is the last; but when it
+  // is the only replica, only if it has lost all.
+  static void doubt(metadata::Partition& partition, NodeId broker, bool lostAll);
   // A leader when there is none that may lead: false: there is none now.
   static bool elect(metadata::Partition& partition, const MayLead& mayLead, const PartitionRules& rules);
   // This one, if it is in the ISR. False: it is not, or leads already.

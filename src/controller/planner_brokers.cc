@@ -50,13 +50,14 @@ class Comeback {
       : image_(image),
         id_(broker.id),
         isMoved_(before && !before->directories.empty() && before->directories != broker.directories),
+        isAlive_(!broker.fenced),
         mayLack_(mayLack) {}
 
   bool concerns(const Partition& partition) const { return has(partition.replicas, id_); }
 
   void operator()(Partition& partition, const PartitionRules& rules) const {
     bool lacks = isMoved_ || (mayLack_ && !rules.isSynced);
-    if (lacks) Elections::doubt(partition, id_);
+    if (lacks) Elections::doubt(partition, id_, isMoved_);
     if (partition.leader == id_) {
       // Its high watermark begins anew, so somebody who kept his goes on; and readers that saw what is lost now learn
       // from the end of the old epoch where it was cut (KIP-320).
@@ -65,13 +66,16 @@ class Comeback {
       else if (partition.replicas.size() > 1 || mayLack_ || isMoved_)
         Elections::setLeader(partition, id_);
     }
-    Elections::elect(partition, [this](NodeId node) { return node == id_ || mayLead(image_, node); }, rules);
+    const bool goesOn = partition.leader == id_;  // nobody else can
+    Elections::elect(
+        partition, [&](NodeId node) { return node == id_ ? isAlive_ || goesOn : mayLead(image_, node); }, rules);
   }
 
  private:
   const Image& image_;
   NodeId id_;
   bool isMoved_;  // its data lies elsewhere, or was wiped
+  bool isAlive_;
   bool mayLack_;
 };
 
@@ -88,10 +92,13 @@ Plan<Result<RegisteredBroker>> Planner::registerBroker(Now now, const BrokerRegi
   next.rack = registration.rack;
   next.directories = registration.directories;
   next.peer = registration.peer;
+  next.fenced = !registration.isAlone;
   if (present) next.drained = present->drained;
   // Asked again by one that has not seen our answer.
   if (present && present->incarnation == registration.incarnation) {
     next.epoch = present->epoch;
+    next.fenced = present->fenced;
+    next.stopping = present->stopping;
     if (*present == next) return {RegisteredBroker{next.epoch}, {}};
   }
   if (now.space == Space::none) return {noSpace(), {}};

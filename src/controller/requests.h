@@ -134,6 +134,8 @@ struct BrokerRegistration {
   std::vector<Uuid> directories;
   bool mayLack = false;  // its last stop was not clean: it may have lost what it acknowledged without syncing it
   Address peer;          // where other nodes reach it; host empty: it is alone
+  // The cluster is this node: it lives from now on, without heartbeats. Else it is fenced until its first one.
+  bool isAlone = false;
 };
 struct RegisteredBroker {
   int64_t epoch = -1;

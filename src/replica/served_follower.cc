@@ -14,11 +14,7 @@ constexpr Duration kWaitMax = 30s;
 ServedFollower::ServedFollower(Shard& shard, Home& home, FollowerId who)
     : shard_(shard), home_(&home), who_(who), lastAsked_(shard.now()) {}
 
-ServedFollower::~ServedFollower() noexcept {
-  Home* home = home_;
-  end("the session is closed");
-  if (home != nullptr) home->forget(*this);
-}
+ServedFollower::~ServedFollower() noexcept { end("the session is closed"); }
 
 void ServedFollower::end(const char* why) {
   if (home_ == nullptr) return;
@@ -30,6 +26,7 @@ void ServedFollower::end(const char* why) {
   }
   places_.clear();
   due_.clear();
+  home.forget(*this);
   wake();
 }
 

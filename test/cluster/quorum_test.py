@@ -48,7 +48,12 @@ def read_all(cluster, topic):
 def check(cluster, topic, count):
     lines = sorted(read_all(cluster, topic))
     wanted = [f"{n:08d}" for n in range(count)]
-    assert lines == wanted, f"{len(lines)} lines of {count}, {len(set(wanted) - set(lines))} lost, {len(lines) - len(set(lines))} doubled"
+    if lines != wanted:
+        lost = sorted(set(wanted) - set(lines))
+        time.sleep(2)
+        again = read_all(cluster, topic)
+        raise AssertionError(f"{len(lines)} lines of {count}, {len(lost)} lost ({lost[:3]}..{lost[-3:]}), {len(lines) - len(set(lines))} doubled; "
+                             f"2 s later {len(set(wanted) - set(again))} lost\n{cluster.logs()}")
 
 
 def test_begins_and_replicates():

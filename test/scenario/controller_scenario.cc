@@ -3,7 +3,7 @@
 //
 //   settings KEY=VALUE ...            what the node is started with
 //   disk plenty|low|none
-//   broker ID [rack=R] [fenced] [may-lack] [wiped]  registers, or changes, a broker
+//   broker ID [rack=R] [fenced] [may-lack] [wiped] [starting]  registers, or changes, a broker
 //   create NAME [partitions=N] [rf=N] [assign=1,2/2,3] [KEY=VALUE ...] [; NAME ...] [validate]
 //   ensure NAME ...
 //   grow NAME COUNT [assign=1/2] [; NAME COUNT ...] [validate]
@@ -148,9 +148,11 @@ class ControllerWorld {
     registration.id = NodeId(numberOf(words[0]));
     registration.incarnation = Uuid::fromHalves(1, static_cast<uint64_t>(image_->offset()) + 100);
     registration.listeners = {{"PLAINTEXT", "", 9092, 0}};
+    registration.isAlone = true;
     bool fenced = false;
     for (size_t i = 1; i < words.size(); ++i) {
       if (words[i] == "fenced") fenced = true;
+      if (words[i] == "starting") registration.isAlone = false;
       if (words[i] == "may-lack") registration.mayLack = true;
       if (words[i] == "wiped") registration.directories = {random_.uuid()};
       if (words[i].starts_with("rack=")) registration.rack = words[i].substr(5);

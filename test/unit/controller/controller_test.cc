@@ -34,6 +34,7 @@ struct Parts {
     controller.emplace(first, std::move(options), pointers);
     client.emplace(first, *controller);
     co_await controller->start();
+    co_await controller->publish();
   }
 };
 
@@ -48,6 +49,7 @@ BrokerRegistration registration(uint64_t incarnation) {
   BrokerRegistration registration;
   registration.id = NodeId(1);
   registration.incarnation = Uuid::fromHalves(1, incarnation);
+  registration.isAlone = true;
   registration.listeners = {{"PLAINTEXT", "", 9092, 0}};
   return registration;
 }

@@ -41,6 +41,7 @@ Co<void> process(Shard& first, Body body, std::string* image) {
   Controller controller(first, options, {&feed});
   ControllerClient client(first, controller);
   co_await controller.start();
+  co_await controller.publish();
   if (image) *image = metadata::print(*controller.image());
   co_await body(controller, client);
   co_await controller.stop();
@@ -56,6 +57,7 @@ Co<void> fill(Controller&, ControllerClient& client) {
   BrokerRegistration registration;
   registration.id = NodeId(1);
   registration.incarnation = Uuid::fromHalves(1, 2);
+  registration.isAlone = true;
   registration.listeners = {{"PLAINTEXT", "", 9092, 0}, {"OUTSIDE", "mq.example", 65535, 3}};
   registration.rack = "rack a";
   registration.directories = {Uuid::fromHalves(3, 4)};
