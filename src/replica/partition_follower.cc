@@ -47,18 +47,15 @@ kj::Promise<Partition::Next> Partition::replicate(Followed news, std::shared_ptr
     followHighWatermark();
     return Next::stay;
   }
-  // The leader's log may start within a batch: an empty log begins with the whole of it.
-  if (news.bytes.size() >= record::Layout::kHeaderBytes && log_->start() == log_->end()) {
-    Offset base = record::BatchView(news.bytes).baseOffset();
-    if (base < log_->end() && base.value() >= 0) {
-      beginAt(base);
-      return Next::stay;
-    }
-  }
   auto outcome = kj::newPromiseAndFulfiller<Next>();
   auto done = [self = shared_from_this(), epoch = leaderEpoch_](const Result<storage::Appended>& appended) {
     if (!self->isFollower() || self->leaderEpoch_ != epoch) return Next::stay;
     if (!appended) {
+      // What an append that failed has left of an empty log may not take the leader's first batch.
+      if (appended.failure().error == Error::offsetOutOfRange && self->log_->start() == self->log_->end()) {
+        self->beginAt(self->log_->start());
+        return Next::stay;
+      }
       self->shard_.log().warning("replication-failed", "{}: {} {}", self->name_, appended.failure().error,
                                  appended.failure().message);
       return Next::later;

@@ -244,7 +244,7 @@ class Log final : private Syncable {
   void pump();
   void sequence(std::unique_ptr<Pending> pending);
   Result<void> queueBatch(std::unique_ptr<Pending>& pending, MutableBytes batch, bool last);
-  std::optional<Failure> makeRoom(uint64_t bytes, Offset last);
+  std::optional<Failure> makeRoom(uint64_t bytes, OffsetRange batch);
   bool mustRoll(const Held& active, uint64_t bytes, Offset last);
   void makeDirectory();
   void openSegment(Offset base);

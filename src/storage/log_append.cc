@@ -244,14 +244,18 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
   const Origin origin = pending->request.origin;
   record::BatchView batch(bytes);
   // First, since a roll writes what is queued, and if that fails producer state and offsets go back.
-  if (auto full = makeRoom(bytes.size(), std::max(next_, batch.baseOffset()) + batch.lastOffsetDelta())) return *full;
+  // A log without segments may start within the first batch that its leader has: then it holds the whole of it.
+  const bool isFirst = origin == Origin::replica && segments_.empty() && batch.baseOffset().value() >= 0 &&
+                       batch.baseOffset() < next_ && next_ < batch.nextOffset();
+  const Offset first = isFirst ? batch.baseOffset() : std::max(next_, batch.baseOffset());
+  if (auto full = makeRoom(bytes.size(), {isFirst ? first : next_, first + batch.lastOffsetDelta()})) return *full;
   Queued queued;
   std::optional<ProducerMarker> marker = markerOf(batch, home_.workspace);
   if (marker) marker->timestamp = pending->now;
 
   if (origin == Origin::replica) {
     bool gapsAllowed = settings_.cleanup.compacts;
-    if (batch.baseOffset() < next_ || (batch.baseOffset() > next_ && !gapsAllowed)) {
+    if ((batch.baseOffset() < next_ && !isFirst) || (batch.baseOffset() > next_ && !gapsAllowed)) {
       return failure(Error::offsetOutOfRange, "{} goes on at offset {}, the leader sent {}", name_, next_,
                      batch.baseOffset());
     }
@@ -291,9 +295,9 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
 
   Held& active = segments_.rbegin()->second;
   if (active.firstAppend == kNoTimestamp) active.firstAppend = home_.wall.now();
-  if (epochs_.assign(batch.leaderEpoch(), base)) {
+  if (epochs_.assign(batch.leaderEpoch(), std::max(base, start_))) {
     epochsDirty_ = true;
-    if (!epochsUnsavedFrom_) epochsUnsavedFrom_ = base;
+    if (!epochsUnsavedFrom_) epochsUnsavedFrom_ = std::max(base, start_);
   }
   if (batch.hasProducerId()) guards_.erase(batch.producerId());
   if (marker) {
@@ -313,6 +317,10 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
   queuedBytes_ += bytes.size();
   if (last) queued.pending = std::move(pending);
   writes_.push_back(std::move(queued));
+  if (isFirst) {  // the files alone do not tell the start any more
+    storedStart_ = base;
+    storeStart({});
+  }
   return {};
 }
 
@@ -350,18 +358,19 @@ Result<void> Log::mayEnd(const ProducerMarker& marker, bool strict) const {
 
 // Afterwards the active segment exists and has room. What was queued may have been written for that; producer state,
 // offsets and epochs are then those of the log's end.
-std::optional<Failure> Log::makeRoom(uint64_t bytes, Offset last) {
+// `batch`: from the base that a new segment would have to its last offset.
+std::optional<Failure> Log::makeRoom(uint64_t bytes, OffsetRange batch) {
   if (bytes > static_cast<uint64_t>(settings_.segmentBytes)) {
     return failure(Error::recordListTooLarge, "a batch of {} bytes does not fit into a segment of {}", bytes,
                    settings_.segmentBytes);
   }
   try {
     if (!segments_.empty()) ensureIndexes(*segments_.rbegin()->second.segment);
-    if (!segments_.empty() && !mustRoll(segments_.rbegin()->second, bytes, last)) return std::nullopt;
+    if (!segments_.empty() && !mustRoll(segments_.rbegin()->second, bytes, batch.end)) return std::nullopt;
     flush();
     if (auto failure = unusable()) return failure;
     if (segments_.empty()) {
-      openSegment(next_);
+      openSegment(batch.first);
     } else {
       Segment& active = *segments_.rbegin()->second.segment;
       if (active.size() == 0 && active.base() == next_) return std::nullopt;  // the flush failed: still empty
