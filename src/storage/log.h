@@ -213,6 +213,7 @@ class Log final : private Syncable {
     Buffer rewritten;
     record::BatchFacts facts;
     std::vector<MutableBytes> batches;  // of a replica's request
+    Offset copiedEnd{0};                // behind the last of them
     WallMs now = kNoTimestamp;          // by this broker's clock
   };
   struct Queued {
@@ -245,6 +246,7 @@ class Log final : private Syncable {
   void sequence(std::unique_ptr<Pending> pending);
   Result<void> queueBatch(std::unique_ptr<Pending>& pending, MutableBytes batch, bool last);
   std::optional<Failure> makeRoom(uint64_t bytes, OffsetRange batch);
+  std::optional<Failure> noteGaps(Offset below);
   bool mustRoll(const Held& active, uint64_t bytes, Offset last);
   void makeDirectory();
   void openSegment(Offset base);
@@ -407,9 +409,10 @@ class Log final : private Syncable {
 
   Offset takenStable_{0};  // the last stable offset when the sync that is running began
   Offset syncedStable_{0};
-  Offset cleanedTo_{0};        // everything below has been compacted once
-  uint64_t cleanEpoch_;        // changes with every cut; unlike that of any other log of the shard
-  uint64_t replacements_ = 0;  // cleans' groups put in place
+  Offset cleanedTo_{0};              // everything below has been compacted once
+  uint64_t cleanEpoch_;              // changes with every cut; unlike that of any other log of the shard
+  uint64_t replacements_ = 0;        // cleans' groups put in place
+  std::optional<Offset> gapsBelow_;  // what the file `compacted` says, once it was asked for
   // Segments with these bases are about to be replaced: nobody else may touch them.
   std::optional<OffsetRange> replacing_;
   std::optional<std::string> uncleanable_;                                  // why compaction leaves it alone

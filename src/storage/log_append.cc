@@ -189,7 +189,11 @@ void Log::checkCopied(Pending& pending) {
     pending.batches.push_back(left.first(next.sizeBytes));
     left = left.subspan(next.sizeBytes);
   }
-  if (pending.batches.empty()) pending.refused = Failure(Error::corruptMessage, "no batch");
+  if (pending.batches.empty()) {
+    pending.refused = Failure(Error::corruptMessage, "no batch");
+  } else {
+    pending.copiedEnd = record::BatchView(pending.batches.back()).nextOffset();
+  }
 }
 
 void Log::pump() {
@@ -254,10 +258,13 @@ Result<void> Log::queueBatch(std::unique_ptr<Pending>& pending, MutableBytes byt
   if (marker) marker->timestamp = pending->now;
 
   if (origin == Origin::replica) {
-    bool gapsAllowed = settings_.cleanup.compacts;
-    if ((batch.baseOffset() < next_ && !isFirst) || (batch.baseOffset() > next_ && !gapsAllowed)) {
+    if (batch.baseOffset() < next_ && !isFirst) {
       return failure(Error::offsetOutOfRange, "{} goes on at offset {}, the leader sent {}", name_, next_,
                      batch.baseOffset());
+    }
+    // Compaction has left a gap at the leader, perhaps when its topic had another policy.
+    if (batch.baseOffset() > next_) {
+      if (auto failed = noteGaps(pending->copiedEnd)) return *failed;
     }
   } else if (marker) {
     if (auto allowed = producers_.check(*marker); !allowed) return allowed.failure();
@@ -358,6 +365,28 @@ Result<void> Log::mayEnd(const ProducerMarker& marker, bool strict) const {
 
 // Afterwards the active segment exists and has room. What was queued may have been written for that; producer state,
 // offsets and epochs are then those of the log's end.
+// A start takes a gap for loss unless the file `compacted` says otherwise. That is synced in the round that makes what
+// is behind the gap durable, and written over in place: half of it says that there may be gaps everywhere.
+std::optional<Failure> Log::noteGaps(Offset below) {
+  if (replacing_) return Failure(Error::kafkaStorageError, "a compaction writes the same note");
+  try {
+    FileSystem& system = home_.shard.files();
+    if (!gapsBelow_) gapsBelow_ = gapsBelow(system, context_.directory);
+    if (below <= *gapsBelow_) return std::nullopt;
+    const bool isNew = !system.exists(path(kCompactedFile));
+    FileRef file = system.open(path(kCompactedFile), OpenMode::create);
+    file->write(0, asBytes(fmt::format("{}\n", below)));
+    newFiles_.push_back(std::move(file));
+    newNames_ |= isNew;
+    gapsBelow_ = below;
+  } catch (...) {
+    kj::Exception reason = caughtException();
+    if (!isNoSpace(reason)) home_.diskFailed("noting gaps in " + context_.directory, reason);
+    return Failure(Error::kafkaStorageError, describe(reason));
+  }
+  return std::nullopt;
+}
+
 // `batch`: from the base that a new segment would have to its last offset.
 std::optional<Failure> Log::makeRoom(uint64_t bytes, OffsetRange batch) {
   if (bytes > static_cast<uint64_t>(settings_.segmentBytes)) {

@@ -146,6 +146,7 @@ Co<bool> Log::replaceSegments(const CleanedGroup& group, uint64_t epoch) {
     failed.emplace(caughtException());
   }
   replacing_.reset();
+  gapsBelow_.reset();
   if (failed && isNoSpace(*failed)) {
     home_.shard.log().warning("disk-full", "{} is not compacted now: {}", name_, describe(*failed));
   } else if (failed) {

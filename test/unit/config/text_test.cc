@@ -40,7 +40,7 @@ TEST_CASE("values: numbers are whole, within their range and without decoration"
   }
   CHECK(topicSays("min.insync.replicas", "2147483647") == "");
   CHECK(contains(topicSays("min.insync.replicas", "2147483648"), "out of range"));
-  CHECK(contains(topicSays("min.insync.replicas", "0"), "out of range"));
+  CHECK(contains(topicSays("min.insync.replicas", "-1"), "out of range"));
   CHECK(contains(topicSays("segment.bytes", "1048575"), "at least 1048576"));
   CHECK(contains(topicSays("compression.zstd.level", "23"), "from -131072 to 22"));
 }

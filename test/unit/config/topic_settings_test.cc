@@ -64,7 +64,7 @@ TEST_CASE("topic settings: the defaults are Kafka's, but for durability and comp
       {"message.timestamp.type", "CreateTime", 2, "log.message.timestamp.type"},
       {"min.cleanable.dirty.ratio", "0.5", 6, "log.cleaner.min.cleanable.ratio"},
       {"min.compaction.lag.ms", "0", 5, "log.cleaner.min.compaction.lag.ms"},
-      {"min.insync.replicas", "1", 3, "min.insync.replicas"},
+      {"min.insync.replicas", "0", 3, "min.insync.replicas"},
       {"preallocate", "false", 1, "log.preallocate"},
       {"remote.copy.lag.bytes", "0", 5, ""},
       {"remote.copy.lag.ms", "0", 5, ""},
