@@ -20,6 +20,7 @@ namespace mq::kafka {
 namespace {
 
 constexpr int16_t kTopicIdsFrom = 13;
+constexpr int16_t kFollowersFrom = 11;  // a client may be sent to a replica near it (KIP-392)
 constexpr int16_t kCurrentLeaderFrom = 12;
 constexpr int16_t kZstdFrom = 10;                // earlier clients cannot read it (KIP-110)
 constexpr size_t kDecompressHereMax = 64 << 10;  // more goes off the loop
@@ -68,12 +69,13 @@ FetchWish wishOf(std::string_view topic, const TopicId& id, const wire::FetchReq
           .lastFetchedEpoch = LeaderEpoch(partition.lastFetchedEpoch)};
 }
 
-replica::Fetch fetchOf(const FetchWish& asked, replica::Isolation isolation) {
+replica::Fetch fetchOf(const FetchWish& asked, const Plan& plan) {
   return {.from = asked.from,
           .bytesMax = static_cast<uint32_t>(std::max(asked.bytesMax, 0)),
-          .isolation = isolation,
+          .isolation = plan.isolation,
           .currentLeaderEpoch = asked.currentLeaderEpoch,
-          .lastFetchedEpoch = asked.lastFetchedEpoch};
+          .lastFetchedEpoch = asked.lastFetchedEpoch,
+          .followerMayServe = plan.version >= kFollowersFrom};
 }
 
 // Runs on the owner of the partitions.
@@ -127,7 +129,7 @@ Co<void> lookEverywhere(Server& server, Plan& plan) {
     std::vector<Lookup> lookups;
     lookups.reserve(places[shard].size());
     for (size_t place : places[shard]) {
-      lookups.push_back({plan.items[place].id, fetchOf(plan.items[place].asked(), plan.isolation)});
+      lookups.push_back({plan.items[place].id, fetchOf(plan.items[place].asked(), plan)});
     }
     return lookups;
   };
@@ -180,7 +182,7 @@ std::vector<replica::Partitions::ReaderChanges> changesOf(Server& server, Plan& 
     }
     uint32_t shard = server.shardOf(located.id);
     session.owners.insert(shard);
-    changes[shard].named.push_back({.id = located.id, .tag = number, .fetch = fetchOf(entry.wish, plan.isolation)});
+    changes[shard].named.push_back({.id = located.id, .tag = number, .fetch = fetchOf(entry.wish, plan)});
   }
   return changes;
 }

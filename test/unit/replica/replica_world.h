@@ -71,7 +71,7 @@ class ReplicaWorld {
     }
   };
 
-  // Settings of each: a second without the leader's end puts a follower out, in test time.
+  // Two seconds without holding the leader's end put a follower out.
   ReplicaWorld(Shard& shard, int nodes, config::TopicSettings defaults = {}) : shard(shard) {
     defaults.compression = config::CompressionType::producer;
     defaults.timestampAfterMaxMs = config::TopicSettings::kUnlimited;
@@ -130,12 +130,20 @@ class ReplicaWorld {
         {.leaders = &it, .propose = [this](controller::AlterPartitionsRequest request) { return propose(request); }});
     registerBroker(id);
   }
-  // As after a clean stop, or without one: this world has no power cuts.
   Co<void> stop(int id) {
     Node& it = node(id);
     it.partitions->close();
     co_await it.logs->close();
     co_await it.directory->close();
+    it.partitions = nullptr;
+    it.logs = nullptr;
+    it.directory = nullptr;
+    it.feed = nullptr;
+  }
+
+  // What was written stays.
+  void kill(int id) {
+    Node& it = node(id);
     it.partitions = nullptr;
     it.logs = nullptr;
     it.directory = nullptr;

@@ -538,6 +538,30 @@ TEST_CASE("A leader that was started anew knows no high watermark until its foll
   });
 }
 
+TEST_CASE("Gaps that compaction has left at the leader are no loss at a follower that is started anew") {
+  withReplicas(2, [](ReplicaWorld& w) -> Co<void> {
+    w.isolate(2);
+    Buffer gapped;
+    for (int64_t base : {0, 10, 30}) {
+      Buffer batch = storage::makeBatch({.records = 5});
+      record::setBaseOffset(batch, Offset(base));
+      record::setLeaderEpoch(batch, LeaderEpoch(1));
+      gapped.insert(gapped.end(), batch.begin(), batch.end());
+    }
+    CHECK((co_await w.log(1).append({.bytes = gapped, .origin = storage::Origin::replica})).has_value());
+    w.heal();
+    CHECK(co_await w.within(2s, [&] { return w.partition(1).highWatermark() == Offset(35); }));
+    CHECK(w.content(2) == "0-4@1 10-14@1 30-34@1");
+    w.kill(2);
+    w.start(2);
+    co_await w.opened();
+    CHECK(w.log(2).offlineReason().value_or("") == "");
+    CHECK(w.content(2) == "0-4@1 10-14@1 30-34@1");
+    Sent sent = w.produce(1, 1);
+    CHECK(co_await w.within(3s, [&] { return sent.isDone(); }));
+  });
+}
+
 TEST_CASE("The node stops while its followers and leaders talk to it") {
   withReplicas(3, [](ReplicaWorld& w) -> Co<void> {
     w.produce(1, 5);
