@@ -9,8 +9,12 @@
 #include "wire/add_offsets_to_txn_response.h"
 #include "wire/add_partitions_to_txn_request.h"
 #include "wire/add_partitions_to_txn_response.h"
+#include "wire/add_raft_voter_request.h"
+#include "wire/add_raft_voter_response.h"
 #include "wire/alter_configs_request.h"
 #include "wire/alter_configs_response.h"
+#include "wire/alter_partition_reassignments_request.h"
+#include "wire/alter_partition_reassignments_response.h"
 #include "wire/api.h"
 #include "wire/api_versions_request.h"
 #include "wire/consumer_group_describe_request.h"
@@ -37,10 +41,14 @@
 #include "wire/describe_log_dirs_response.h"
 #include "wire/describe_producers_request.h"
 #include "wire/describe_producers_response.h"
+#include "wire/describe_quorum_request.h"
+#include "wire/describe_quorum_response.h"
 #include "wire/describe_topic_partitions_request.h"
 #include "wire/describe_topic_partitions_response.h"
 #include "wire/describe_transactions_request.h"
 #include "wire/describe_transactions_response.h"
+#include "wire/elect_leaders_request.h"
+#include "wire/elect_leaders_response.h"
 #include "wire/end_txn_request.h"
 #include "wire/end_txn_response.h"
 #include "wire/fetch_request.h"
@@ -62,6 +70,8 @@
 #include "wire/list_groups_response.h"
 #include "wire/list_offsets_request.h"
 #include "wire/list_offsets_response.h"
+#include "wire/list_partition_reassignments_request.h"
+#include "wire/list_partition_reassignments_response.h"
 #include "wire/list_transactions_request.h"
 #include "wire/list_transactions_response.h"
 #include "wire/metadata_request.h"
@@ -75,10 +85,14 @@
 #include "wire/offset_for_leader_epoch_request.h"
 #include "wire/offset_for_leader_epoch_response.h"
 #include "wire/produce_request.h"
+#include "wire/remove_raft_voter_request.h"
+#include "wire/remove_raft_voter_response.h"
 #include "wire/sync_group_request.h"
 #include "wire/sync_group_response.h"
 #include "wire/txn_offset_commit_request.h"
 #include "wire/txn_offset_commit_response.h"
+#include "wire/unregister_broker_request.h"
+#include "wire/unregister_broker_response.h"
 #include "wire/update_features_request.h"
 #include "wire/update_features_response.h"
 #include "wire/write_txn_markers_request.h"
@@ -187,12 +201,19 @@ constexpr std::array kServed = {
     row<DescribeLogDirsRequest>("DescribeLogDirs", serve<DescribeLogDirsRequest, describeLogDirs>),
     row<CreatePartitionsRequest>("CreatePartitions", serve<CreatePartitionsRequest, createPartitions>),
     row<DeleteGroupsRequest>("DeleteGroups", serve<DeleteGroupsRequest, deleteGroups>),
+    row<ElectLeadersRequest>("ElectLeaders", serve<ElectLeadersRequest, electLeaders>),
     row<IncrementalAlterConfigsRequest>("IncrementalAlterConfigs",
                                         serve<IncrementalAlterConfigsRequest, incrementalAlterConfigs>),
+    row<AlterPartitionReassignmentsRequest>("AlterPartitionReassignments",
+                                            serve<AlterPartitionReassignmentsRequest, alterPartitionReassignments>),
+    row<ListPartitionReassignmentsRequest>("ListPartitionReassignments",
+                                           serve<ListPartitionReassignmentsRequest, listPartitionReassignments>),
     row<OffsetDeleteRequest>("OffsetDelete", serve<OffsetDeleteRequest, offsetDelete>),
+    row<DescribeQuorumRequest>("DescribeQuorum", serve<DescribeQuorumRequest, describeQuorum>),
     row<UpdateFeaturesRequest>("UpdateFeatures", serve<UpdateFeaturesRequest, updateFeatures>),
     row<DescribeClusterRequest>("DescribeCluster", serve<DescribeClusterRequest, describeCluster>),
     row<DescribeProducersRequest>("DescribeProducers", serve<DescribeProducersRequest, describeProducers>),
+    row<UnregisterBrokerRequest>("UnregisterBroker", serve<UnregisterBrokerRequest, unregisterBroker>),
     row<ConsumerGroupHeartbeatRequest>("ConsumerGroupHeartbeat",
                                        serve<ConsumerGroupHeartbeatRequest, consumerGroupHeartbeat>),
     row<ConsumerGroupDescribeRequest>("ConsumerGroupDescribe",
@@ -202,6 +223,8 @@ constexpr std::array kServed = {
     row<ListConfigResourcesRequest>("ListConfigResources", serve<ListConfigResourcesRequest, listConfigResources>),
     row<DescribeTopicPartitionsRequest>("DescribeTopicPartitions",
                                         serve<DescribeTopicPartitionsRequest, describeTopicPartitions>),
+    row<AddRaftVoterRequest>("AddRaftVoter", serve<AddRaftVoterRequest, addRaftVoter>),
+    row<RemoveRaftVoterRequest>("RemoveRaftVoter", serve<RemoveRaftVoterRequest, removeRaftVoter>),
 };
 
 constexpr int16_t kKeysEnd = 128;

@@ -8,8 +8,12 @@ struct AddOffsetsToTxnRequest;
 struct AddOffsetsToTxnResponse;
 struct AddPartitionsToTxnRequest;
 struct AddPartitionsToTxnResponse;
+struct AddRaftVoterRequest;
+struct AddRaftVoterResponse;
 struct AlterConfigsRequest;
 struct AlterConfigsResponse;
+struct AlterPartitionReassignmentsRequest;
+struct AlterPartitionReassignmentsResponse;
 struct ConsumerGroupDescribeRequest;
 struct ConsumerGroupDescribeResponse;
 struct ConsumerGroupHeartbeatRequest;
@@ -34,10 +38,14 @@ struct DescribeLogDirsRequest;
 struct DescribeLogDirsResponse;
 struct DescribeProducersRequest;
 struct DescribeProducersResponse;
+struct DescribeQuorumRequest;
+struct DescribeQuorumResponse;
 struct DescribeTopicPartitionsRequest;
 struct DescribeTopicPartitionsResponse;
 struct DescribeTransactionsRequest;
 struct DescribeTransactionsResponse;
+struct ElectLeadersRequest;
+struct ElectLeadersResponse;
 struct EndTxnRequest;
 struct EndTxnResponse;
 struct FetchRequest;
@@ -59,6 +67,8 @@ struct ListGroupsRequest;
 struct ListGroupsResponse;
 struct ListOffsetsRequest;
 struct ListOffsetsResponse;
+struct ListPartitionReassignmentsRequest;
+struct ListPartitionReassignmentsResponse;
 struct ListTransactionsRequest;
 struct ListTransactionsResponse;
 struct MetadataRequest;
@@ -72,10 +82,14 @@ struct OffsetFetchResponse;
 struct OffsetForLeaderEpochRequest;
 struct OffsetForLeaderEpochResponse;
 struct ProduceRequest;
+struct RemoveRaftVoterRequest;
+struct RemoveRaftVoterResponse;
 struct SyncGroupRequest;
 struct SyncGroupResponse;
 struct TxnOffsetCommitRequest;
 struct TxnOffsetCommitResponse;
+struct UnregisterBrokerRequest;
+struct UnregisterBrokerResponse;
 struct UpdateFeaturesRequest;
 struct UpdateFeaturesResponse;
 struct WriteTxnMarkersRequest;
@@ -96,7 +110,10 @@ wire::ListConfigResourcesResponse listConfigResources(Request& request, wire::Li
 
 Co<wire::AddOffsetsToTxnResponse> addOffsetsToTxn(Request& request, wire::AddOffsetsToTxnRequest asked);
 Co<wire::AddPartitionsToTxnResponse> addPartitionsToTxn(Request& request, wire::AddPartitionsToTxnRequest asked);
+Co<wire::AddRaftVoterResponse> addRaftVoter(Request& request, wire::AddRaftVoterRequest asked);
 Co<wire::AlterConfigsResponse> alterConfigs(Request& request, wire::AlterConfigsRequest asked);
+Co<wire::AlterPartitionReassignmentsResponse> alterPartitionReassignments(
+    Request& request, wire::AlterPartitionReassignmentsRequest asked);
 Co<wire::ConsumerGroupDescribeResponse> consumerGroupDescribe(Request& request,
                                                               wire::ConsumerGroupDescribeRequest asked);
 Co<wire::ConsumerGroupHeartbeatResponse> consumerGroupHeartbeat(Request& request,
@@ -109,7 +126,9 @@ Co<wire::DeleteTopicsResponse> deleteTopics(Request& request, wire::DeleteTopics
 Co<wire::DescribeGroupsResponse> describeGroups(Request& request, wire::DescribeGroupsRequest asked);
 Co<wire::DescribeLogDirsResponse> describeLogDirs(Request& request, wire::DescribeLogDirsRequest asked);
 Co<wire::DescribeProducersResponse> describeProducers(Request& request, wire::DescribeProducersRequest asked);
+Co<wire::DescribeQuorumResponse> describeQuorum(Request& request, wire::DescribeQuorumRequest asked);
 Co<wire::DescribeTransactionsResponse> describeTransactions(Request& request, wire::DescribeTransactionsRequest asked);
+Co<wire::ElectLeadersResponse> electLeaders(Request& request, wire::ElectLeadersRequest asked);
 Co<wire::EndTxnResponse> endTxn(Request& request, wire::EndTxnRequest asked);
 Co<wire::FindCoordinatorResponse> findCoordinator(Request& request, wire::FindCoordinatorRequest asked);
 Co<wire::HeartbeatResponse> heartbeat(Request& request, wire::HeartbeatRequest asked);
@@ -120,14 +139,18 @@ Co<wire::JoinGroupResponse> joinGroup(Request& request, wire::JoinGroupRequest a
 Co<wire::LeaveGroupResponse> leaveGroup(Request& request, wire::LeaveGroupRequest asked);
 Co<wire::ListGroupsResponse> listGroups(Request& request, wire::ListGroupsRequest asked);
 Co<wire::ListOffsetsResponse> listOffsets(Request& request, wire::ListOffsetsRequest asked);
+Co<wire::ListPartitionReassignmentsResponse> listPartitionReassignments(Request& request,
+                                                                        wire::ListPartitionReassignmentsRequest asked);
 Co<wire::ListTransactionsResponse> listTransactions(Request& request, wire::ListTransactionsRequest asked);
 Co<wire::MetadataResponse> metadata(Request& request, wire::MetadataRequest asked);
 Co<wire::OffsetCommitResponse> offsetCommit(Request& request, wire::OffsetCommitRequest asked);
 Co<wire::OffsetDeleteResponse> offsetDelete(Request& request, wire::OffsetDeleteRequest asked);
 Co<wire::OffsetFetchResponse> offsetFetch(Request& request, wire::OffsetFetchRequest asked);
 Co<wire::OffsetForLeaderEpochResponse> offsetForLeaderEpoch(Request& request, wire::OffsetForLeaderEpochRequest asked);
+Co<wire::RemoveRaftVoterResponse> removeRaftVoter(Request& request, wire::RemoveRaftVoterRequest asked);
 Co<wire::SyncGroupResponse> syncGroup(Request& request, wire::SyncGroupRequest asked);
 Co<wire::TxnOffsetCommitResponse> txnOffsetCommit(Request& request, wire::TxnOffsetCommitRequest asked);
+Co<wire::UnregisterBrokerResponse> unregisterBroker(Request& request, wire::UnregisterBrokerRequest asked);
 Co<wire::UpdateFeaturesResponse> updateFeatures(Request& request, wire::UpdateFeaturesRequest asked);
 Co<wire::WriteTxnMarkersResponse> writeTxnMarkers(Request& request, wire::WriteTxnMarkersRequest asked);
 
