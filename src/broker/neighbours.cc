@@ -2,6 +2,9 @@
 
 #include <kj/debug.h>
 
+#include "coordinator/marker_writer.h"
+#include "coordinator/transaction_coordinator.h"
+
 namespace mq::broker {
 
 Neighbours::Neighbours(Shard& first, peer::Identity self, std::vector<OnShard> shards)
@@ -13,7 +16,8 @@ Neighbours::Neighbours(Shard& first, peer::Identity self, std::vector<OnShard> s
   links_.onChange([this](NodeId node) { changed(node); });
 }
 
-void Neighbours::serve(kj::Own<Listener> socket, controller::Controller& controller) {
+void Neighbours::serve(kj::Own<Listener> socket, controller::Controller& controller,
+                       std::vector<coordinator::CoordinatorShard> coordinators) {
   controller_ = &controller;
   self_.directory = controller.directoryId();
   tellShards();
@@ -22,6 +26,12 @@ void Neighbours::serve(kj::Own<Listener> socket, controller::Controller& control
   handlers.status = [&controller] { return controller.status(); };
   handlers.join = [&controller](const controller::JoinRequest& request) { controller.join(request); };
   handlers.ask = [&controller](NodeId, controller::Request request) { return controller.askHere(std::move(request)); };
+  handlers.writeMarker = [&shard = first_, coordinators](const coordinator::MarkerRequest& request) {
+    return coordinator::writeMarkerHere(shard, coordinators, request);
+  };
+  handlers.mayEnter = [&shard = first_, coordinators, &controller](const coordinator::EntryRequest& request) {
+    return coordinator::mayEnterHere(shard, coordinators, *controller.image(), request);
+  };
   for (const OnShard& shard : shards_) handlers.replication.push_back(shard.server);
   server_ = std::make_unique<peer::Server>(first_, kj::mv(socket), self_, std::move(handlers), peer::ServerOptions());
 }
@@ -69,6 +79,19 @@ kj::Promise<Result<controller::Answered>> Neighbours::ask(NodeId node, const con
   if (link == nullptr)
     return Result<controller::Answered>(failure(Error::notController, "no address is known of node {}", node));
   return link->ask(request, limit);
+}
+
+kj::Promise<Result<void>> Neighbours::writeMarker(NodeId node, coordinator::MarkerRequest request, Duration limit) {
+  peer::Link* link = links_.control(node);
+  if (link == nullptr) return Result<void>(failure(Error::networkException, "no address is known of node {}", node));
+  return link->writeMarker(request, limit);
+}
+
+kj::Promise<Result<void>> Neighbours::mayEnter(NodeId node, coordinator::EntryRequest request, Duration limit) {
+  peer::Link* link = links_.control(node);
+  if (link == nullptr)
+    return Result<void>(failure(Error::coordinatorNotAvailable, "no address is known of node {}", node));
+  return link->mayEnter(request, limit);
 }
 
 std::optional<Uuid> Neighbours::directoryOf(NodeId node) const {

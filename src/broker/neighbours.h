@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "controller/controller.h"
+#include "coordinator/coordinator_shard.h"
+#include "coordinator/remote.h"
 #include "peer/raft_links.h"
 #include "peer/replication_links.h"
 #include "peer/replication_server.h"
@@ -15,7 +17,7 @@
 
 namespace mq::broker {
 
-class Neighbours final : public controller::Peers {
+class Neighbours final : public controller::Peers, public coordinator::RemoteCoordinators {
  public:
   // What lies on one shard; all outlive this.
   struct OnShard {
@@ -25,8 +27,10 @@ class Neighbours final : public controller::Peers {
 
   Neighbours(Shard& first, peer::Identity self, std::vector<OnShard> shards);
 
-  // Once the controller is there; it outlives this->stop(). Whose log this is becomes known with it.
-  void serve(kj::Own<Listener> socket, controller::Controller& controller);
+  // Once the controller is there; it outlives this->stop(), as the coordinators of the shards do. Whose log this is
+  // becomes known with it.
+  void serve(kj::Own<Listener> socket, controller::Controller& controller,
+             std::vector<coordinator::CoordinatorShard> coordinators);
   void setCluster(const Uuid& cluster);
   void stop();  // answers nobody any more
 
@@ -38,6 +42,9 @@ class Neighbours final : public controller::Peers {
                                                 Duration limit) override;
   std::optional<Uuid> directoryOf(NodeId node) const override;
   std::optional<Instant> refusedAt(NodeId node) const override;
+
+  kj::Promise<Result<void>> writeMarker(NodeId node, coordinator::MarkerRequest request, Duration limit) override;
+  kj::Promise<Result<void>> mayEnter(NodeId node, coordinator::EntryRequest request, Duration limit) override;
 
  private:
   peer::Link& reach(NodeId node);

@@ -85,13 +85,6 @@ class Node::Impl {
       });
       parts_.push_back(built);
     }
-    const std::vector<coordinator::CoordinatorShard> coordinators = coordinatorsOfShards();
-    for (uint32_t i = 0; i < first_.count(); ++i) {
-      co_await first_.call(i, [parts = parts_[i], coordinators] {
-        parts->transactions.connect(coordinators);
-        parts->gate.connect(coordinators);
-      });
-    }
     std::vector<controller::MetadataFeed*> feeds;
     std::vector<Neighbours::OnShard> neighbours;
     for (ShardParts* parts : parts_) {
@@ -99,6 +92,13 @@ class Node::Impl {
       neighbours.push_back({&parts->links, &parts->replication});
     }
     if (isClustered()) neighbours_ = std::make_unique<Neighbours>(first_, identity(), std::move(neighbours));
+    for (uint32_t i = 0; i < first_.count(); ++i) {
+      co_await first_.call(i, [parts = parts_[i],
+                               node = coordinator::CoordinatorNode{node_, coordinatorsOfShards(), neighbours_.get()}] {
+        parts->transactions.connect(node);
+        parts->gate.connect(node);
+      });
+    }
     parts_[0]->tuned = feeds[0]->subscribe([this](const metadata::ImageRef& image, const metadata::Delta& delta) {
       if (!controller::changesConfigOf(node_, delta)) return;
       config::BrokerConfig config = controller::configOf(node_, options_.config, *image);
@@ -110,7 +110,7 @@ class Node::Impl {
     controller_ = kj::heap<controller::Controller>(
         first_, controllerOptions(options_.config, options_.dataDirectory, directory_.clusterId(), hasPartitions),
         std::move(feeds), neighbours_.get());
-    if (neighbours_) neighbours_->serve(kj::mv(peerSocket_), *controller_);
+    if (neighbours_) neighbours_->serve(kj::mv(peerSocket_), *controller_, coordinatorsOfShards());
     phase_ = Phase::joining;
     co_await controller_->start();
     registration_ = std::make_unique<Registration>(first_, *controller_, brokerRegistration(), heartbeatEvery());
@@ -211,7 +211,6 @@ class Node::Impl {
     }
   }
 
-  // At the same time; one that fails is heard of when all have ended.
   std::vector<coordinator::CoordinatorShard> coordinatorsOfShards() {
     std::vector<coordinator::CoordinatorShard> shards;
     for (ShardParts* parts : parts_)
@@ -219,6 +218,7 @@ class Node::Impl {
     return shards;
   }
 
+  // At the same time; one that fails is heard of when all have ended.
   Co<void> onAllShards(kj::Promise<void> (*work)(ShardParts&)) {
     std::vector<kj::Promise<void>> working;
     for (uint32_t i = 0; i < parts_.size(); ++i) {

@@ -11,6 +11,7 @@ namespace {
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
 constexpr Duration kTellAfter = 10s;
+constexpr Duration kRemoteWithin = 30s;  // one attempt
 
 kj::Promise<Result<void>> append(Shard& shard, replica::Partition& partition, const TransactionMarker& marker) {
   auto type = marker.commits ? record::ControlType::commit : record::ControlType::abort;
@@ -27,10 +28,9 @@ kj::Promise<Result<void>> append(Shard& shard, replica::Partition& partition, co
   return kj::mv(outcome.promise);
 }
 
-}  // namespace
-
-kj::Promise<Result<void>> writeMarker(Shard& shard, const CoordinatorShard& there, const TopicIdPartition& id,
-                                      std::string_view topic, const TransactionMarker& marker, bool strict) {
+// On the shard of the partition.
+kj::Promise<Result<void>> writeMarker(Shard& shard, const CoordinatorShard& there, const MarkerRequest& request) {
+  const auto& [id, marker, strict] = request;
   replica::Partition* partition = there.partitions->find(id);
   if (partition == nullptr) return Result<void>(there.partitions->whyMissing(id));
   storage::ProducerMarker asked{.producer = marker.producer.id,
@@ -38,19 +38,28 @@ kj::Promise<Result<void>> writeMarker(Shard& shard, const CoordinatorShard& ther
                                 .coordinatorEpoch = marker.coordinatorEpoch,
                                 .aborted = !marker.commits};
   if (auto may = partition->mayEnd(asked, strict); !may) return may;
-  if (topic != kOffsetsTopic) return append(shard, *partition, marker);
+  if (partition->name().topic != kOffsetsTopic) return append(shard, *partition, marker);
   auto ended = there.groups->ask<Left>(id.partition,
-                                       [marker](Groups& groups, const Now&, Answer<Left> answer, Effects& effects) {
+                                       [&marker](Groups& groups, const Now&, Answer<Left> answer, Effects& effects) {
                                          groups.endTransaction(marker, std::move(answer), effects);
                                        });
   return ended.then([](Result<Left>&& result) { return result ? Result<void>() : Result<void>(result.failure()); });
 }
 
-MarkerWriter::MarkerWriter(Shard& shard, controller::MetadataFeed& feed, const std::vector<CoordinatorShard>& shards,
+}  // namespace
+
+kj::Promise<Result<void>> writeMarkerHere(Shard& from, const std::vector<CoordinatorShard>& shards,
+                                          const MarkerRequest& request) {
+  uint32_t owner = replica::shardOf(request.partition, from.count());
+  return from.call(owner, [there = shards[owner], request](Shard& shard) { return writeMarker(shard, there, request); })
+      .catch_([](kj::Exception&& e) { return Result<void>(Failure(Error::kafkaStorageError, describe(e))); });
+}
+
+MarkerWriter::MarkerWriter(Shard& shard, controller::MetadataFeed& feed, const CoordinatorNode& node,
                            LeaderEpoch coordinatorEpoch, Done done)
     : shard_(shard),
       feed_(feed),
-      shards_(shards),
+      node_(node),
       coordinatorEpoch_(coordinatorEpoch),
       done_(std::move(done)),
       tasks_(shard.log(), "marker-failed") {}
@@ -90,15 +99,17 @@ Co<void> MarkerWriter::writeUntilDone(const EndedTransaction& ended, const Topic
 
 kj::Promise<Result<void>> MarkerWriter::tryOnce(const EndedTransaction& ended, const TopicPartition& partition) {
   auto topic = feed_.image()->topic(partition.topic);
-  if (topic == nullptr) return Result<void>(Error::unknownTopicOrPartition);
-  TopicIdPartition id{topic->id, partition.partition};
-  uint32_t owner = replica::shardOf(id, shard_.count());
-  TransactionMarker marker{ended.producer, coordinatorEpoch_.value(), ended.commits};
-  bool strict = ended.clientVersion >= kEpochPerTransaction;
+  const metadata::Partition* place = topic == nullptr ? nullptr : topic->partition(partition.partition);
+  if (place == nullptr) return Result<void>(Error::unknownTopicOrPartition);
+  MarkerRequest request{.partition = {topic->id, partition.partition},
+                        .marker = {ended.producer, coordinatorEpoch_.value(), ended.commits},
+                        .strict = ended.clientVersion >= kEpochPerTransaction};
+  if (place->leader == kNoNode) return Result<void>(Error::leaderNotAvailable);
+  if (place->leader == node_.id || node_.others == nullptr) return writeMarkerHere(shard_, node_.shards, request);
   return shard_
-      .call(owner, [there = shards_[owner], id, name = partition.topic, marker,
-                    strict](Shard& shard) { return writeMarker(shard, there, id, name, marker, strict); })
-      .catch_([](kj::Exception&& e) { return Result<void>(Failure(Error::kafkaStorageError, describe(e))); });
+      .call(0, [others = node_.others, leader = place->leader,
+                request] { return others->writeMarker(leader, request, kRemoteWithin); })
+      .catch_([](kj::Exception&& e) { return Result<void>(Failure(Error::networkException, describe(e))); });
 }
 
 }  // namespace mq::coordinator

@@ -1,6 +1,6 @@
-// MarkerWriter: brings the markers of transactions whose end is decided to their partitions, and tries each again, with
-// growing pauses, until it is committed. Belongs to one machine and goes with it: the next one begins anew from the
-// log.
+// MarkerWriter: brings the markers of transactions whose end is decided to their partitions, on whichever node they are
+// led, and tries each again, with growing pauses, until it is committed. Belongs to one machine and goes with it: the
+// next one begins anew from the log.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "controller/metadata_feed.h"
 #include "coordinator/coordinator_shard.h"
+#include "coordinator/remote.h"
 #include "coordinator/transactions.h"
 #include "replica/partitions.h"
 #include "runtime/shard.h"
@@ -15,17 +16,18 @@
 
 namespace mq::coordinator {
 
-// On the shard of the partition: appends the marker; of a partition of __consumer_offsets the groups hear of it too.
-// Resolves when it is committed. One that is there already is a success. `strict`: as Log::mayEnd.
-kj::Promise<Result<void>> writeMarker(Shard& shard, const CoordinatorShard& there, const TopicIdPartition& id,
-                                      std::string_view topic, const TransactionMarker& marker, bool strict);
+// Appends the marker to a partition that this node leads (else NOT_LEADER_OR_FOLLOWER), on its shard; of a partition of
+// __consumer_offsets the groups hear of it too. Resolves when it is committed. One that is there already is a success.
+// From any shard of the node; never rejected.
+kj::Promise<Result<void>> writeMarkerHere(Shard& from, const std::vector<CoordinatorShard>& shards,
+                                          const MarkerRequest& request);
 
 class MarkerWriter final : public MarkerOutbox {
  public:
   using Done = std::function<void(const std::string& transactionalId, const ProducerEpoch& producer)>;
-  // `shards`: of the node, by index; lives longer.
-  MarkerWriter(Shard& shard, controller::MetadataFeed& feed, const std::vector<CoordinatorShard>& shards,
-               LeaderEpoch coordinatorEpoch, Done done);
+  // `node` lives longer.
+  MarkerWriter(Shard& shard, controller::MetadataFeed& feed, const CoordinatorNode& node, LeaderEpoch coordinatorEpoch,
+               Done done);
 
   ~MarkerWriter() noexcept override {}
 
@@ -38,7 +40,7 @@ class MarkerWriter final : public MarkerOutbox {
 
   Shard& shard_;
   controller::MetadataFeed& feed_;
-  const std::vector<CoordinatorShard>& shards_;
+  const CoordinatorNode& node_;
   const LeaderEpoch coordinatorEpoch_;
   const Done done_;
   Tasks tasks_;  // last

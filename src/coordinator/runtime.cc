@@ -13,6 +13,7 @@ namespace {
 constexpr uint32_t kReadBytes = 64_KiB;      // of the log in one turn: about a millisecond
 constexpr uint32_t kReadBytesMax = 128_MiB;  // of one batch
 constexpr Duration kRetryAfter = 1s;
+constexpr Duration kLookAgainAfter = 20ms;
 constexpr Duration kProgressEvery = 5s;
 
 }  // namespace
@@ -45,6 +46,11 @@ Co<void> Runtime::serve() {
   for (;;) {
     loadingSince_ = shard_.now();
     auto loaded = co_await load();
+    if (loaded.errorCode() == Error::notLeaderOrFollower) {
+      // It is being cut or opened before it leads; or another has been elected, of which we are about to hear.
+      co_await shard_.after(kLookAgainAfter);
+      continue;
+    }
     if (!loaded) {
       shard_.log().warning("coordinator-load-failed", "{}: {}; trying again", options_.name, loaded.failure().message);
       co_await shard_.after(kRetryAfter);
@@ -63,6 +69,7 @@ Co<void> Runtime::serve() {
 // --- the log into the machine
 
 Co<Result<void>> Runtime::load() {
+  LoadQueue::Ticket turn;
   replica::Partition* partition = nullptr;
   while (!(partition = partitions_.find(options_.partition))) {
     Failure why = partitions_.whyMissing(options_.partition);
@@ -70,14 +77,20 @@ Co<Result<void>> Runtime::load() {
     co_await partitions_.whenOpened();
     if (!partitions_.find(options_.partition)) co_return partitions_.whyMissing(options_.partition);
   }
-  auto turn = co_await loads_.enter();
+  // What the log holds may be committed, and the leader before may have told of it, though our high watermark does not
+  // know yet. The followers may take their time: others are read meanwhile.
+  do {
+    turn = {};
+    auto committed = co_await partition->whenCommitted(partition->logEnd());
+    if (!committed) co_return committed.failure();
+    turn = co_await loads_.enter();
+    partition = partitions_.find(options_.partition);
+    if (!partition) co_return partitions_.whyMissing(options_.partition);
+  } while (partition->highWatermark() < partition->logEnd());
+  const Offset end = partition->logEnd();
   ++life_;
   written_ = committed_ = 0;
   machine_ = make_();
-  partition = partitions_.find(options_.partition);
-  if (!partition) co_return partitions_.whyMissing(options_.partition);
-  const Offset end = partition->logEnd();
-  if (auto committed = co_await partition->whenCommitted(end); !committed) co_return committed.failure();
 
   Instant told = shard_.now();
   Offset at{0};

@@ -25,8 +25,8 @@ class TransactionCoordinator {
                          Options options);
   KJ_DISALLOW_COPY(TransactionCoordinator);
 
-  // All shards of the node, by index. Before the feed brings the first image.
-  void connect(std::vector<CoordinatorShard> shards) { shards_ = std::move(shards); }
+  // Before the feed brings the first image.
+  void connect(CoordinatorNode node) { node_ = std::move(node); }
 
   // ask(transactions, now, answer, effects) is one step on that partition. NOT_COORDINATOR and
   // COORDINATOR_LOAD_IN_PROGRESS when it is not here, or not yet.
@@ -47,8 +47,13 @@ class TransactionCoordinator {
  private:
   const Options options_;
   Transactions::Counters counters_;
-  std::vector<CoordinatorShard> shards_;
+  CoordinatorNode node_;
   LedPartitions led_;
 };
+
+// Asks the transaction's coordinator, which must be on this node (else NOT_COORDINATOR). From any shard of the node;
+// never rejected.
+kj::Promise<Result<void>> mayEnterHere(Shard& from, const std::vector<CoordinatorShard>& shards,
+                                       const metadata::Image& image, const EntryRequest& request);
 
 }  // namespace mq::coordinator

@@ -6,6 +6,7 @@ namespace mq::coordinator {
 namespace {
 
 constexpr int kAttempts = 5;
+constexpr Duration kRemoteWithin = 10s;
 
 Failure stopping() { return failure(Error::notLeaderOrFollower, "the broker is stopping"); }
 
@@ -16,8 +17,8 @@ Failure toProducer(const Failure& why) {
     case Error::coordinatorLoadInProgress:
     case Error::coordinatorNotAvailable:
     case Error::notCoordinator:
-      return failure(Error::notEnoughReplicas, "whether the partition is in the transaction cannot be told yet: {}",
-                     why.error);
+      return failure(Error::notEnoughReplicas, "whether the partition is in the transaction cannot be told yet: {} {}",
+                     why.error, why.message);
     case Error::invalidTxnState:
     case Error::transactionAbortable: return failure(why.error, "the partition was not added to the transaction");
     default: return why;
@@ -103,36 +104,21 @@ Co<Result<uint64_t>> TransactionGate::admit(Asked asked) {
 
 kj::Promise<Result<void>> TransactionGate::askCoordinator(const Asked& asked) {
   metadata::TopicRef topic = feed_.image()->topic(kTransactionsTopic);
-  if (topic == nullptr) return Result<void>(Error::invalidProducerIdMapping);  // nobody ever had a transaction
-  int32_t index = partitionOf(asked.transactionalId, topic->partitionCount());
-  uint32_t owner = replica::shardOf({topic->id, index}, shard_.count());
-  Transactions::Add add{.id = asked.transactionalId,
-                        .producer = asked.producer,
-                        .partitions = {{asked.topic, asked.id.partition}},
-                        .clientVersion = asked.adds ? kEpochPerTransaction : int16_t{0}};
-  TransactionCoordinator* there = shards_[owner].transactions;
-  auto call = [there, index, add = std::move(add), adds = asked.adds]() mutable -> kj::Promise<Result<void>> {
-    if (adds) {
-      auto added = there->ask<Left>(
-          index, [&](Transactions& transactions, const Now& now, Answer<Left> answer, Effects& effects) {
-            transactions.add(std::move(add), now, std::move(answer), effects);
-          });
-      return added.then([](Result<Left>&& result) { return result ? Result<void>() : Result<void>(result.failure()); });
-    }
-    using Errors = std::vector<Error>;
-    auto verified =
-        there->ask<Errors>(index, [&](Transactions& transactions, const Now&, Answer<Errors> answer, Effects& effects) {
-          transactions.verify(add, std::move(answer), effects);
-        });
-    return verified.then([](Result<Errors>&& result) -> Result<void> {
-      if (!result) return result.failure();
-      if (result->front() != Error::none) return result->front();
-      return {};
-    });
-  };
-  return shard_.call(owner, std::move(call)).catch_([](kj::Exception&& e) {
-    return Result<void>(Failure(Error::notCoordinator, describe(e)));
-  });
+  if (topic == nullptr) {
+    // Nobody ever had a transaction; or, in a cluster, the news of it is still on its way here.
+    return Result<void>(node_.others == nullptr ? Error::invalidProducerIdMapping : Error::coordinatorNotAvailable);
+  }
+  EntryRequest request{.transactionalId = asked.transactionalId,
+                       .producer = asked.producer,
+                       .partition = {asked.topic, asked.id.partition},
+                       .adds = asked.adds};
+  NodeId leader = topic->partition(partitionOf(asked.transactionalId, topic->partitionCount()))->leader;
+  if (leader == kNoNode) return Result<void>(Error::coordinatorNotAvailable);
+  if (leader == node_.id || node_.others == nullptr) return mayEnterHere(shard_, node_.shards, *feed_.image(), request);
+  return shard_
+      .call(0, [others = node_.others, leader,
+                request = std::move(request)] { return others->mayEnter(leader, request, kRemoteWithin); })
+      .catch_([](kj::Exception&& e) { return Result<void>(Failure(Error::coordinatorNotAvailable, describe(e))); });
 }
 
 }  // namespace mq::coordinator

@@ -1,6 +1,6 @@
 // TransactionGate: lets a transaction begin on the partitions of its shard only after the coordinator of that
-// transaction was asked: so that nothing is ever open that nobody will end (KIP-890). Old clients have told the
-// coordinator of the partition before, which is verified; of new ones the first batch tells it.
+// transaction, on whichever node it is, was asked: so that nothing is ever open that nobody will end (KIP-890). Old
+// clients have told the coordinator of the partition before, which is verified; of new ones the first batch tells it.
 //
 // The batches of one producer for one partition are let in in the order in which they came, also while the first one
 // waits for the answer. One per shard.
@@ -22,8 +22,8 @@ class TransactionGate {
   ~TransactionGate() { stop(); }
   KJ_DISALLOW_COPY(TransactionGate);
 
-  // All shards of the node, by index.
-  void connect(std::vector<CoordinatorShard> shards) { shards_ = std::move(shards); }
+  // Before the feed brings the first image.
+  void connect(CoordinatorNode node) { node_ = std::move(node); }
 
   struct Asked {
     TopicIdPartition id;
@@ -75,7 +75,7 @@ class TransactionGate {
   Shard& shard_;
   replica::Partitions& partitions_;
   controller::MetadataFeed& feed_;
-  std::vector<CoordinatorShard> shards_;
+  CoordinatorNode node_;
   std::map<Key, std::deque<Waiting>> lines_;
   bool stopped_ = false;
   Tasks tasks_;  // last

@@ -1,6 +1,7 @@
 #include "kafka/server.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "controller/dynamic_config.h"
@@ -145,6 +146,9 @@ Co<Result<ProducerId>> Server::nextProducerId() {
       paf.fulfiller->fulfill();
     });
     auto block = co_await controller_.allocateProducerIds();
+    // Clients know that one here, and try again; on others, of the controller, older ones give up.
+    if (!block && isRetriable(block.failure().error))
+      co_return Failure(Error::coordinatorLoadInProgress, block.failure().message);
     if (!block) co_return block.failure();
     nextProducerId_ = block->first;
     producerIdEnd_ = block->first + block->count;
@@ -173,10 +177,8 @@ Co<Result<metadata::TopicRef>> Server::internalTopic(std::string_view name, int3
                                                      int32_t replicationFactor, int32_t segmentBytes,
                                                      std::string_view compression) {
   if (metadata::TopicRef topic = image().topic(name)) co_return topic;
-  int16_t live = 0;
-  for (const auto& [id, broker] : image().brokers()) live = static_cast<int16_t>(live + !broker->fenced);
   controller::NewTopic topic{.name = std::string(name), .partitions = partitions};
-  topic.replicationFactor = static_cast<int16_t>(std::clamp<int32_t>(replicationFactor, 1, std::max<int16_t>(live, 1)));
+  topic.replicationFactor = static_cast<int16_t>(std::clamp(replicationFactor, 1, brokersToBe()));
   topic.configs = {{"cleanup.policy", "compact"},
                    {"compression.type", std::string(compression)},
                    {"segment.bytes", std::to_string(segmentBytes)}};
@@ -186,6 +188,16 @@ Co<Result<metadata::TopicRef>> Server::internalTopic(std::string_view name, int3
   Result<controller::CreatedTopic>& outcome = created.topics.front().result;
   co_return failure(Error::coordinatorNotAvailable, "{} cannot be created: {}", name,
                     outcome ? "it was deleted at once" : outcome.failure().message);
+}
+
+int32_t Server::brokersToBe() const {
+  std::set<NodeId> brokers;
+  for (const auto& [id, broker] : image().brokers()) brokers.insert(id);
+  const std::vector<config::Voter>& listed = settings().controllers;
+  // As this node is, so are the others.
+  if (std::ranges::any_of(listed, [&](const config::Voter& voter) { return NodeId(voter.id) == options_.node; }))
+    for (const config::Voter& voter : listed) brokers.insert(NodeId(voter.id));
+  return std::clamp(static_cast<int32_t>(brokers.size()), 1, int32_t{INT16_MAX});
 }
 
 Co<void> Server::whenOpened() {

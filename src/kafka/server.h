@@ -59,7 +59,7 @@ class Server {
   coordinator::GroupCoordinator& coordinatorOf(uint32_t shard) { return *shards_[shard].groups; }  // likewise
   coordinator::TransactionCoordinator& transactionsOf(uint32_t shard) { return *shards_[shard].transactions; }
   coordinator::TransactionGate& gateOf(uint32_t shard) { return *shards_[shard].gate; }
-  const coordinator::CoordinatorShard& coordinatorsOf(uint32_t shard) { return shards_[shard]; }
+  const std::vector<coordinator::CoordinatorShard>& coordinators() const { return shards_; }  // by shard
   uint32_t shardOf(const TopicIdPartition& id) const { return replica::shardOf(id, shard_.count()); }
   BufferPool& pool() { return pool_; }
   FetchSessions& fetchSessions() { return fetchSessions_; }
@@ -75,7 +75,8 @@ class Server {
 
   // Whether group.version is at 1 or above: members may take up the consumer protocol (KIP-848).
   bool hasConsumerProtocol() const;
-  // __consumer_offsets and __transaction_state, which the first call makes.
+  // __consumer_offsets and __transaction_state, which the first call makes. COORDINATOR_NOT_AVAILABLE while too few
+  // brokers are there for its replicas.
   Co<Result<metadata::TopicRef>> offsetsTopic();
   Co<Result<metadata::TopicRef>> transactionsTopic();
 
@@ -97,6 +98,9 @@ class Server {
   Co<void> sweep();
   Co<Result<metadata::TopicRef>> internalTopic(std::string_view name, int32_t partitions, int32_t replicationFactor,
                                                int32_t segmentBytes, std::string_view compression);
+  // How many brokers the cluster has, also those that are away, or have not come yet because it has just begun: a topic
+  // that keeps groups for years gets no fewer replicas for a bad moment.
+  int32_t brokersToBe() const;
   void imageChanged(const metadata::ImageRef& image, const metadata::Delta& delta);
 
   Shard& shard_;

@@ -730,6 +730,10 @@ controller::NodeStatus read(schema::NodeStatus::Reader status) {
   return result;
 }
 
+void writeStatus(schema::Status::Builder into, const Result<void>& result) { write(into, result); }
+
+Result<void> readStatus(schema::Status::Reader status) { return readResult(status); }
+
 void write(schema::JoinRequest::Builder into, const controller::JoinRequest& request) {
   write(into.initReplica(), request.replica);
   write(into.initAddress(), request.address);

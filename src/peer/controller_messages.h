@@ -16,6 +16,9 @@ controller::Request read(schema::Request::Reader request);
 void write(schema::Answer::Builder into, const Result<controller::Answered>& answer);
 Result<controller::Answered> read(schema::Answer::Reader answer);
 
+void writeStatus(schema::Status::Builder into, const Result<void>& result);
+Result<void> readStatus(schema::Status::Reader status);
+
 void write(schema::NodeStatus::Builder into, const controller::NodeStatus& status);
 controller::NodeStatus read(schema::NodeStatus::Reader status);
 

@@ -7,6 +7,7 @@
 
 #include "peer/connection.h"
 #include "peer/controller_messages.h"
+#include "peer/coordinator_messages.h"
 #include "peer/handshake.h"
 #include "peer/peer.capnp.h"
 #include "peer/raft_messages.h"
@@ -108,6 +109,22 @@ class Link::Impl {
     co_return failure(Error::requestTimedOut, "{} has not answered: {}", there, describe(*failed));
   }
 
+  Co<Result<void>> writeMarker(const coordinator::MarkerRequest& request, Duration limit) {
+    constexpr Error kLost = Error::networkException;
+    if (!isUp()) co_return failure(kLost, "{}", whyAway());
+    auto call = up_->services.writeMarkerRequest();
+    write(call.initRequest(), request);
+    co_return co_await statusOf(kLost, limit, call.send());
+  }
+
+  Co<Result<void>> mayEnter(const coordinator::EntryRequest& request, Duration limit) {
+    constexpr Error kLost = Error::coordinatorNotAvailable;
+    if (!isUp()) co_return failure(kLost, "{}", whyAway());
+    auto call = up_->services.mayEnterRequest();
+    write(call.initRequest(), request);
+    co_return co_await statusOf(kLost, limit, call.send());
+  }
+
  private:
   struct Up {
     Up(Shard& shard, kj::Own<Stream> stream, size_t messageBytesMax)
@@ -124,6 +141,19 @@ class Link::Impl {
       *heard = shard.now();
       return kj::mv(response);
     }));
+  }
+
+  template <class Results>
+  Co<Result<void>> statusOf(Error lost, Duration limit, capnp::RemotePromise<Results> call) {
+    std::string there = name();
+    std::optional<kj::Exception> failed;
+    try {
+      auto answer = co_await answerOf(limit, kj::mv(call));
+      co_return readStatus(answer.getStatus());
+    } catch (...) {
+      failed.emplace(caughtException());
+    }
+    co_return failure(lost, "{} has not answered: {}", there, describe(*failed));
   }
 
   std::string whyAway() const { return problem_.empty() ? name() + " is not reached yet" : problem_; }
@@ -243,6 +273,12 @@ kj::Promise<controller::NodeStatus> Link::join(const controller::JoinRequest& re
 }
 kj::Promise<Result<controller::Answered>> Link::ask(const controller::Request& request, Duration limit) {
   return impl_->ask(request, limit);
+}
+kj::Promise<Result<void>> Link::writeMarker(const coordinator::MarkerRequest& request, Duration limit) {
+  return impl_->writeMarker(request, limit);
+}
+kj::Promise<Result<void>> Link::mayEnter(const coordinator::EntryRequest& request, Duration limit) {
+  return impl_->mayEnter(request, limit);
 }
 
 }  // namespace mq::peer

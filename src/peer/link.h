@@ -13,6 +13,7 @@
 #include <string>
 
 #include "controller/requests.h"
+#include "coordinator/remote.h"
 #include "peer/identity.h"
 #include "raft/messages.h"
 #include "runtime/shard.h"
@@ -69,6 +70,9 @@ class Link {
   // was done), invalidRequest when it is larger than a message may be, requestTimedOut when the connection or the
   // patience ended before the answer (what was asked may still come to be).
   kj::Promise<Result<controller::Answered>> ask(const controller::Request& request, Duration limit);
+  // As coordinator::RemoteCoordinators has them.
+  kj::Promise<Result<void>> writeMarker(const coordinator::MarkerRequest& request, Duration limit);
+  kj::Promise<Result<void>> mayEnter(const coordinator::EntryRequest& request, Duration limit);
 
  private:
   class Impl;

@@ -8,6 +8,7 @@ using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("mq::peer::schema");
 using Raft = import "raft.capnp";
 using Controller = import "controller.capnp";
+using Coordinator = import "coordinator.capnp";
 
 struct Hello {
   protocol @0 :UInt16;  # grows only when a node must not talk to an older one any more
@@ -36,4 +37,6 @@ interface Services {
   status @2 () -> (status :Controller.NodeStatus);
   join @3 (request :Controller.JoinRequest) -> (status :Controller.NodeStatus);
   ask @4 (request :Controller.Request) -> (answer :Controller.Answer);
+  writeMarker @5 (request :Coordinator.MarkerRequest) -> (status :Controller.Status);
+  mayEnter @6 (request :Coordinator.EntryRequest) -> (status :Controller.Status);
 }

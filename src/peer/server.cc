@@ -8,6 +8,7 @@
 
 #include "peer/connection.h"
 #include "peer/controller_messages.h"
+#include "peer/coordinator_messages.h"
 #include "peer/handshake.h"
 #include "peer/peer.capnp.h"
 #include "peer/raft_messages.h"
@@ -94,7 +95,29 @@ class ServicesOf final : public schema::Services::Server {
     });
   }
 
+  kj::Promise<void> writeMarker(WriteMarkerContext context) override {
+    heard_ = shard_.now();
+    if (!handlers_.writeMarker) return Server::writeMarker(context);
+    return performed(context, handlers_.writeMarker);
+  }
+
+  kj::Promise<void> mayEnter(MayEnterContext context) override {
+    heard_ = shard_.now();
+    if (!handlers_.mayEnter) return Server::mayEnter(context);
+    return performed(context, handlers_.mayEnter);
+  }
+
  private:
+  template <class Context, class Handler>
+  kj::Promise<void> performed(Context context, const Handler& handler) {
+    auto request = read(context.getParams().getRequest());
+    context.releaseParams();
+    auto done = kj::newPromiseAndFulfiller<Result<void>>();
+    tasks_.add(settle(handler(std::move(request)), kj::mv(done.fulfiller)));
+    return done.promise.then(
+        [context](Result<void>&& result) mutable { writeStatus(context.initResults().initStatus(), result); });
+  }
+
   const Identity& caller_;
   const Handlers& handlers_;
   Shard& shard_;

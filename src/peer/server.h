@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "controller/requests.h"
+#include "coordinator/remote.h"
 #include "peer/replication_server.h"
 #include "peer/server_options.h"
 #include "raft/messages.h"
@@ -27,6 +28,9 @@ struct Handlers {
   // Registration, heartbeat and in-sync replicas are the caller's own, which is checked; anything else may be of a
   // client of the caller. Runs to its end, also when the caller has gone. A rejection is told as an open outcome.
   std::function<kj::Promise<Result<controller::Answered>>(NodeId caller, controller::Request request)> ask = {};
+  // As ask(): run to their end, a rejection is an open outcome.
+  std::function<kj::Promise<Result<void>>(coordinator::MarkerRequest)> writeMarker = {};
+  std::function<kj::Promise<Result<void>>(coordinator::EntryRequest)> mayEnter = {};
   std::vector<ReplicationServer*> replication = {};  // by shard; they outlive the server. Empty: not served
 };
 

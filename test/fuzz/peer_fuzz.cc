@@ -1,5 +1,5 @@
-// What nodes say to each other, from the outside: a greeting, messages of raft, of the controller and of replication.
-// Whatever comes, it is one, or an exception; memory stays in proportion to the bytes received.
+// What nodes say to each other, from the outside: a greeting, messages of raft, of the controller, of coordinators and
+// of replication. Whatever comes, it is one, or an exception; memory stays in proportion to the bytes received.
 #include <capnp/serialize.h>
 #include <kj/async-io.h>
 
@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "fuzz.h"
 #include "peer/controller_messages.h"
+#include "peer/coordinator_messages.h"
 #include "peer/handshake.h"
 #include "peer/raft_messages.h"
 #include "peer/replication_messages.h"
@@ -58,6 +59,8 @@ enum Kind : uint8_t {
   kFollow,
   kFollowed,
   kReports,
+  kMarker,
+  kEntry,
   kKinds
 };
 
@@ -106,6 +109,8 @@ void fuzzOne(Bytes input) {
             for (uint8_t& byte : followed.bytes) byte = 0;
         });
         break;
+      case kMarker: message<schema::MarkerRequest>(rest, [](auto root) { peer::read(root); }); break;
+      case kEntry: message<schema::EntryRequest>(rest, [](auto root) { peer::read(root); }); break;
       default:
         message<schema::Replication::ReportParams>(rest, [](auto root) { peer::read(root.getReports()); });
         break;
@@ -200,6 +205,14 @@ std::vector<Buffer> fuzzSeeds() {
   addMessage(kReports, [&](auto& builder) {
     peer::write(builder.template initRoot<schema::Replication::ReportParams>().initReports(1),
                 {{partition, LeaderEpoch(4), Offset(5)}});
+  });
+  addMessage(kMarker, [&](auto& builder) {
+    peer::write(builder.template initRoot<schema::MarkerRequest>(),
+                {.partition = partition, .marker = {{ProducerId(5), 6}, 7, true}, .strict = true});
+  });
+  addMessage(kEntry, [&](auto& builder) {
+    peer::write(builder.template initRoot<schema::EntryRequest>(),
+                {.transactionalId = "txn", .producer = {ProducerId(5), 6}, .partition = {"t", 3}, .adds = true});
   });
   return seeds;
 }

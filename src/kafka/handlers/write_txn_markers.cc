@@ -15,11 +15,7 @@ kj::Promise<Error> end(Server& server, const std::string& name, int32_t partitio
   auto known = server.image().topic(name);
   auto located = locate(known.get(), partition, Error::unknownTopicOrPartition);
   if (located.error != Error::none) return located.error;
-  uint32_t owner = server.shardOf(located.id);
-  auto written = server.shard().call(
-      owner, [there = server.coordinatorsOf(owner), id = located.id, name, marker, strict](Shard& shard) {
-        return coordinator::writeMarker(shard, there, id, name, marker, strict);
-      });
+  auto written = coordinator::writeMarkerHere(server.shard(), server.coordinators(), {located.id, marker, strict});
   return written.then([](Result<void>&& result) {
     switch (result.errorCode()) {
       case Error::notCoordinator:  // of __consumer_offsets

@@ -393,6 +393,67 @@ TEST_CASE("Link: a question that no message holds is refused, and the link stays
   });
 }
 
+TEST_CASE("Link: what coordinators ask is answered, and whatever is lost on the way may be tried again") {
+  const coordinator::MarkerRequest marker{.partition = {Uuid::fromHalves(1, 2), 3},
+                                          .marker = {.producer = {ProducerId(5), 6}, .coordinatorEpoch = 7}};
+  const coordinator::EntryRequest entry{
+      .transactionalId = "txn", .producer = {ProducerId(5), 6}, .partition = {"t", 3}, .adds = true};
+  Site site;
+  int begun = 0, finished = 0;
+  Duration takes = 0s;
+  auto later = [&](Result<void> result) {
+    ++begun;
+    return site.first.shard(0).after(takes).then([&finished, result = std::move(result)]() mutable {
+      ++finished;
+      return std::move(result);
+    });
+  };
+  site.handlers.writeMarker = [&](coordinator::MarkerRequest request) {
+    CHECK(request.partition == marker.partition);
+    return later(failure(Error::notEnoughReplicas, "one of two"));
+  };
+  site.handlers.mayEnter = [&](coordinator::EntryRequest request) {
+    CHECK(request.transactionalId == "txn");
+    return later({});
+  };
+  site.run([&](Shard& shard) -> Co<void> {
+    Link link(shard, site.calling, site.target(), {});
+    auto both = [&](Duration limit) -> Co<std::pair<Error, Error>> {
+      auto one = link.writeMarker(marker, limit);
+      auto two = link.mayEnter(entry, limit);
+      Error first = (co_await one).errorCode();
+      co_return std::pair{first, (co_await two).errorCode()};
+    };
+    const std::pair lost{Error::networkException, Error::coordinatorNotAvailable};
+    CHECK(co_await both(1s) == lost);  // not there yet
+    co_await site.until([&] { return link.isUp(); });
+    auto refused = co_await link.writeMarker(marker, 1s);
+    CHECK(refused.errorCode() == Error::notEnoughReplicas);
+    CHECK(refused.failure().message == "one of two");
+    CHECK((co_await link.mayEnter(entry, 1s)).errorCode() == Error::none);
+
+    takes = 2s;
+    CHECK(co_await both(1s) == lost);  // too slow
+    co_await site.until([&] { return finished == begun; });
+    auto cut = both(10s);
+    co_await site.world.sleep(100ms);
+    site.world.network().reset(1, 2);
+    CHECK(co_await cut == lost);
+    co_await site.until([&] { return finished == begun; });  // whoever has gone: what was begun is finished
+    CHECK(begun == 6);
+
+    // A node of an earlier version.
+    site.first.kill();
+    co_await site.until([&] { return !link.isUp(); });
+    site.handlers.writeMarker = nullptr;
+    site.handlers.mayEnter = nullptr;
+    site.serve();
+    co_await site.until([&] { return link.isUp(); });
+    CHECK(co_await both(1s) == lost);
+    CHECK(link.isUp());
+  });
+}
+
 TEST_CASE("Link: a node without a cluster finds one by address alone, and asks to join it") {
   Site site;
   site.calling.cluster = {};
