@@ -84,6 +84,7 @@ Co<Result<uint64_t>> TransactionGate::admit(Asked asked) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     replica::Partition* partition = partitions_.find(asked.id);  // after each wait
     if (partition == nullptr) co_return partitions_.whyMissing(asked.id);
+    if (!partition->isLeader()) co_return Error::notLeaderOrFollower;  // nobody needs to be asked
     uint64_t guard = partition->guardTransaction(producer, epoch);
     if (guard == 0) co_return guard;
     auto allowed = co_await askCoordinator(asked);

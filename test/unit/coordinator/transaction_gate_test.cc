@@ -53,6 +53,13 @@ TEST_CASE("TransactionGate: the coordinator is asked on whichever node leads its
     CHECK(asked.producer == kProducer);
     CHECK(asked.partition == TopicPartition{"t", 0});
     CHECK(asked.adds);
+
+    site.others.entries.clear();
+    site.move("t", 0, {.replicas = {1, 2}, .leader = 2, .leaderEpoch = 1});
+    CHECK((co_await produce(site, 2)).errorCode() == Error::notLeaderOrFollower);
+    site.move("t", 0, {.replicas = {1, 2}, .leader = 1, .leaderEpoch = 2, .isr = {1}});
+    CHECK((co_await produce(site, 2)).errorCode() == Error::none);  // what the log holds is known to a new leader too
+    CHECK(site.others.entries.empty());
   });
 }
 
