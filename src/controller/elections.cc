@@ -150,9 +150,9 @@ std::vector<metadata::Record> Elections::change(const Wanted& wanted, const Edit
   return std::move(changes).take();
 }
 
-void PartitionChanges::add(const metadata::Topic& topic, int32_t index, Partition next) {
+void PartitionChanges::add(const metadata::Topic& topic, int32_t index, Partition next, bool always) {
   const Partition& now = *topic.partition(index);
-  if (next == now) return;
+  if (next == now && !always) return;
   next.partitionEpoch = now.partitionEpoch + 1;
   if (next.leaderEpoch > now.leaderEpoch) next.leaderEpoch = now.leaderEpoch + 1;  // whoever led in between
   if (topic.id != topic_ || index != next_) {

@@ -69,8 +69,9 @@ class Elections {
 // Partitions whose state is not that of the image any more, as records: neighbours share one.
 class PartitionChanges {
  public:
-  // In the order of topics, then partitions. Nothing happens when `next` is the present state.
-  void add(const metadata::Topic& topic, int32_t index, metadata::Partition next);
+  // In the order of topics, then partitions. Nothing happens when `next` is the present state, unless it is `always` to
+  // get a new partition epoch.
+  void add(const metadata::Topic& topic, int32_t index, metadata::Partition next, bool always = false);
   std::vector<metadata::Record> take() && { return std::move(records_); }
 
  private:

@@ -26,9 +26,9 @@ bool mayLead(const Image& image, NodeId node) {
 // In the order of topics and partitions, whatever the order of a request: what is decided of each.
 using Decided = std::map<std::pair<std::string, int32_t>, Partition>;
 
-std::vector<metadata::Record> recordsOf(const Image& image, Decided decided) {
+std::vector<metadata::Record> recordsOf(const Image& image, Decided decided, bool always = false) {
   PartitionChanges changes;
-  for (auto& [name, next] : decided) changes.add(*image.topic(name.first), name.second, std::move(next));
+  for (auto& [name, next] : decided) changes.add(*image.topic(name.first), name.second, std::move(next), always);
   return std::move(changes).take();
 }
 
@@ -85,7 +85,8 @@ Plan<AlterPartitionsResponse> Planner::alterPartitions(Now now, const AlterParti
     };
     plan.response.partitions.push_back({asked.id, decide()});
   }
-  plan.records = recordsOf(now.image, std::move(decided));
+  // Also where nothing changes: with the new partition epoch the leader knows that no earlier proposal can be taken.
+  plan.records = recordsOf(now.image, std::move(decided), true);
   return plan;
 }
 
