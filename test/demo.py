@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""`./dev run`: a node with the main job shown on real data. Stays up on a terminal until Ctrl-C; with --once, or elsewhere, it stops."""
+"""`./dev run`: a node with the main job shown on real data; with --nodes 3 a cluster, one of whose nodes is killed under load. Stays up on a
+terminal until Ctrl-C; with --once, or elsewhere, it stops."""
+import argparse
 import hashlib
 import os
 import pathlib
@@ -50,40 +52,113 @@ def digest(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def main():
-    once = "--once" in sys.argv[1:] or not sys.stdout.isatty()
-    unknown = [a for a in sys.argv[1:] if a != "--once"]
-    if unknown:
-        sys.exit(f"dev: run takes --once, not {unknown[0]}")
-    port = pick_port(9092)
-    broker = f"127.0.0.1:{port}"
-    os.environ["MQ_BROKERS"] = broker
-    os.environ["PATH"] = f"{ROOT / 'build'}:{os.environ['PATH']}"
+class Nodes:
+    """1: a node alone, in mq-data/; more: a cluster, in mq-cluster/n1, n2, ..."""
 
-    node = subprocess.Popen([MQ, "serve", "--data-dir", DATA, "--listen", broker, "--peer-listen", f"127.0.0.1:{port + 1}"],
-                            stdin=subprocess.DEVNULL, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 30
-        while is_free(port):
-            if node.poll() is not None:
-                sys.exit(f"dev: the node did not start (exit {node.returncode}); its reason is above")
-            if time.monotonic() > deadline:
-                sys.exit("dev: the node does not listen after 30 s")
-            time.sleep(0.02)
-        show(broker)
-        if once:
-            say("\nstopping the node (data stays in mq-data/)")
+    def __init__(self, count):
+        self.ports = [pick_port(9092)]
+        while len(self.ports) < count:
+            self.ports.append(pick_port(self.ports[-1] + 10))
+        self.data = DATA if count == 1 else ROOT / "mq-cluster"
+        self.running = {}
+        for number in range(1, count + 1):
+            self.start(number)
+
+    @property
+    def brokers(self):
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def start(self, number):
+        port = self.ports[number - 1]
+        command = [MQ, "serve", "--listen", f"127.0.0.1:{port}", "--peer-listen", f"127.0.0.1:{port + 1}"]
+        if len(self.ports) == 1:
+            command += ["--data-dir", DATA]
         else:
-            say(f"\nThe node stays up at {broker}. Ctrl-C stops it; data stays in mq-data/.")
+            controllers = ",".join(f"{n}@127.0.0.1:{other + 1}" for n, other in enumerate(self.ports, 1))
+            command += ["--data-dir", self.data / f"n{number}", "--node-id", str(number), "--controllers", controllers]
+            (self.data / f"n{number}").mkdir(parents=True, exist_ok=True)
+        log = None if len(self.ports) == 1 else open(self.data / f"n{number}.log", "ab")
+        self.running[number] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, start_new_session=True)
+
+    def ready(self):
+        deadline = time.monotonic() + 30
+        for number, node in self.running.items():
+            while is_free(self.ports[number - 1]):
+                if node.poll() is not None:
+                    sys.exit(f"dev: node {number} did not start (exit {node.returncode}); its reason is above, or in {self.data}/")
+                if time.monotonic() > deadline:
+                    sys.exit(f"dev: node {number} does not listen after 30 s")
+                time.sleep(0.02)
+
+    def wait(self):
+        for node in self.running.values():
+            node.wait()
+
+    def stop(self):
+        for node in self.running.values():
+            if node.poll() is None:
+                node.send_signal(signal.SIGTERM)
+        for node in self.running.values():
+            node.wait(30)
+        return max(abs(node.returncode) for node in self.running.values())
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev run", description="Starts a node, or a cluster, and shows the main job.")
+    parser.add_argument("--once", action="store_true", help="stop when it has been shown")
+    parser.add_argument("--nodes", type=int, default=1, choices=[1, 3, 5], help="how many (default 1)")
+    options = parser.parse_args()
+    once = options.once or not sys.stdout.isatty()
+    os.environ["PATH"] = f"{ROOT / 'build'}:{os.environ['PATH']}"
+    nodes = Nodes(options.nodes)
+    os.environ["MQ_BROKERS"] = nodes.brokers
+    place = "mq-data/" if options.nodes == 1 else "mq-cluster/"
+    code = 1
+    try:
+        nodes.ready()
+        show(nodes.brokers)
+        if options.nodes > 1:
+            show_failover(nodes)
+        if once:
+            say(f"\nstopping (data stays in {place})")
+        else:
+            say(f"\nIt stays up at {nodes.brokers}. Ctrl-C stops it; data stays in {place}.")
             try:
-                node.wait()
+                nodes.wait()
             except KeyboardInterrupt:
                 pass
     finally:
-        if node.poll() is None:
-            node.send_signal(signal.SIGTERM)
-            node.wait(30)
-    return node.returncode
+        code = nodes.stop()
+    return code
+
+
+def show_failover(nodes):
+    topic = f"failover-{int(time.time())}"
+    say("\nthree replicas of a topic, a node killed while records come in, and all of them out again:")
+    run(f"mq topic create {topic} -p 6 -r 3", check=True)
+    count = 3000
+    say(f"$ mq produce {topic} -X acks=all        # {count} lines, 500 a second")
+    producer = subprocess.Popen([MQ, "produce", topic, "-X", "acks=all", "-X", "enable.idempotence=true"], stdin=subprocess.PIPE, text=True)
+    for line in range(count):
+        producer.stdin.write(f"{line}\n")
+        producer.stdin.flush()
+        if line == count // 3:
+            say("$ kill -9 (node 2)")
+            nodes.running[2].kill()
+            nodes.running[2].wait()
+        if line == 2 * count // 3:
+            say("$ (node 2 starts again)")
+            nodes.start(2)
+        time.sleep(0.002)
+    producer.stdin.close()
+    if producer.wait(60) != 0:
+        sys.exit("dev: not everything was acknowledged")
+    nodes.ready()
+    back = subprocess.run([MQ, "consume", topic, "-e"], check=True, capture_output=True, text=True).stdout.split()
+    lost, doubled = count - len(set(back)), len(back) - len(set(back))
+    say(f"$ mq consume {topic} -e | sort -n | uniq | wc -l      {len(set(back))} of {count}: {lost} lost, {doubled} doubled")
+    if lost or doubled:
+        sys.exit("dev: what came out is not what went in")
 
 
 def show(broker):
