@@ -1,8 +1,8 @@
 // Registration: this broker's place in its cluster: it registers, says regularly that it lives, and takes its leave. On
 // shard 0.
 //
-//   begin() -> registered, fenced -> (logs are recovered) -> serve(): heartbeats, alive ... -> leave(): leads nothing any
-//   more -> stop()
+//   begin() -> registered, fenced -> (logs are recovered) -> serve(): heartbeats, alive ... -> leave(): leads nothing
+//   any more -> stop()
 #pragma once
 #include <kj/async.h>
 

@@ -227,6 +227,8 @@ int runLeave(const Arguments& arguments) { return changeQuorum(arguments, false)
 std::vector<Command> clusterCommands() {
   const std::vector<Positional> node = {{.name = "ID", .help = "a node id"}};
   return {
+      {.path = "broker", .summary = "Show brokers"},
+      {.path = "cluster", .summary = "Show the cluster and change its quorum"},
       {.path = "broker list",
        .summary = "List the brokers and what they hold",
        .flags = withBrokerFlags({}),

@@ -10,8 +10,8 @@ const std::vector<Command>& allCommands() {
     std::vector<Command> all = {
         completionCommand(), consumeCommand(), helpCommand(), produceCommand(), serveCommand(), versionCommand(),
     };
-    for (auto group : {benchCommands(), clusterCommands(), configCommands(), groupCommands(), groupChangeCommands(), leaderCommands(), logCommands(),
-                       topicCommands(), txnChangeCommands(), txnCommands()})
+    for (auto group : {benchCommands(), clusterCommands(), configCommands(), groupCommands(), groupChangeCommands(),
+                       leaderCommands(), logCommands(), topicCommands(), txnChangeCommands(), txnCommands()})
       all.insert(all.end(), group.begin(), group.end());
     std::sort(all.begin(), all.end(), [](const Command& a, const Command& b) { return a.path < b.path; });
     return all;

@@ -198,6 +198,8 @@ std::vector<Command> leaderCommands() {
   const std::vector<Positional> partitions = {
       {.name = "TOPIC[:N,...]", .help = "a topic, or some of its partitions", .required = false, .repeats = true}};
   return {
+      {.path = "leader", .summary = "Change which replica leads"},
+      {.path = "reassign", .summary = "Change which brokers hold replicas"},
       {.path = "leader elect",
        .summary = "Elect leaders: the preferred replica, or with --unclean any that lives",
        .details =

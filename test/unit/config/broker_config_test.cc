@@ -202,12 +202,19 @@ TEST_CASE("broker config: listeners and advertised addresses pair by name") {
   CHECK(contains(pair("a=127.0.0.1:1,b=127.0.0.1:1", "a=a.org:1"), "given twice"));
 }
 
-TEST_CASE("broker config: a cluster of several nodes is refused with a clear line") {
-  CHECK(contains(problems(fromFlags({{"controllers", "1@a:1,2@b:1", "--controllers"}})),
-                 "more than one controller is not possible"));
-  CHECK(contains(problems(fromFlags({{"controllers", "2@a:1", "--controllers"}})), "is not this node (node.id is 1)"));
-  CHECK(contains(problems(fromFlags({{"roles", "broker", "--roles"}})), "needs both broker and controller"));
-  CHECK(fromFlags({{"controllers", "3@a:1", "--controllers"}, {"node.id", "3", "--node-id"}}).has_value());
+TEST_CASE("broker config: roles, controllers and node id must fit together") {
+  using Flags = std::vector<config::Given>;
+  auto refusal = [](Flags flags) { return problems(fromFlags(std::move(flags))); };
+  CHECK(refusal({{"controllers", "1@a:1,2@b:1,3@c:1", "--controllers"}}) == "");
+  CHECK(contains(refusal({{"controllers", "2@a:1", "--controllers"}}), "this node (1) is not listed"));
+  CHECK(refusal({{"controllers", "2@a:1", "--controllers"}, {"roles", "broker", "--roles"}}) == "");
+  CHECK(contains(refusal({{"controllers", "1@a:1", "--controllers"}, {"roles", "broker", "--roles"}}),
+                 "lists this node (1), which has not the role controller"));
+  CHECK(contains(refusal({{"roles", "broker", "--roles"}}), "needs to know some"));
+  CHECK(contains(refusal({{"roles", "controller", "--roles"}}), "not possible in this version"));
+  CHECK(contains(refusal({{"controllers", "1@a:1,1@b:1", "--controllers"}}), "names node 1 twice"));
+  CHECK(refusal({{"controllers", "3@a:1", "--controllers"}, {"node.id", "3", "--node-id"}}) == "");
+  CHECK(contains(refusal({{"broker.heartbeat.interval.ms", "3000", "--set"}}), "more than half"));
 }
 
 TEST_CASE("broker config: memory for requests holds at least the largest request") {

@@ -245,8 +245,7 @@ TEST_CASE("Crashes at random moments: what was answered is there, names are uniq
         std::string name = fmt::format("t{}-{}", number, random.below(6));
         gone.erase(name);  // what is not answered may have happened or not
         if (random.chance(2, 3)) {
-          auto response =
-              co_await parts.client->createTopics(topic(name, static_cast<int32_t>(random.between(1, 5))));
+          auto response = co_await parts.client->createTopics(topic(name, static_cast<int32_t>(random.between(1, 5))));
           if (response.topics[0].result) {
             there[name] = response.topics[0].result->id;
           }
@@ -323,9 +322,8 @@ TEST_CASE("On a full disk topics cannot be created but deleted, and with space a
     Error error = Error::none;
     int made = 0;
     for (; error == Error::none && made < 100; ++made)
-      error = (co_await parts.client->createTopics(topic(fmt::format("big{}", made), 2000)))
-                  .topics[0]
-                  .result.errorCode();
+      error =
+          (co_await parts.client->createTopics(topic(fmt::format("big{}", made), 2000))).topics[0].result.errorCode();
     CHECK(error == Error::kafkaStorageError);
     CHECK((co_await parts.client->deleteTopics({{{"t", {}}}})).topics[0].result.has_value());
     CHECK((co_await parts.client->allocateProducerIds()).has_value());

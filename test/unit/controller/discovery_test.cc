@@ -21,7 +21,8 @@ class FakePeers final : public Peers {
   void send(const raft::Message& message) override { sent.push_back(message); }
   kj::Promise<NodeStatus> status(NodeId node, Duration) override {
     auto found = nodes.find(node);
-    if (found == nodes.end()) return KJ_EXCEPTION(DISCONNECTED, "nobody is there");
+    if (found == nodes.end())
+      return kj::Exception(kj::Exception::Type::DISCONNECTED, __FILE__, __LINE__, kj::str("nobody is there"));
     return found->second;
   }
   kj::Promise<NodeStatus> join(NodeId node, JoinRequest request, Duration limit) override {
