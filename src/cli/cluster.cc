@@ -203,6 +203,7 @@ int changeQuorum(const Arguments& arguments, bool joins) {
   }
   if (joins) {
     wire::AddRaftVoterRequest request;
+    request.clusterId.reset();
     request.voterId = id;
     request.voterDirectoryId = replica->replicaDirectoryId;
     request.timeoutMs = static_cast<int32_t>(client.timeout().count());
@@ -211,6 +212,7 @@ int changeQuorum(const Arguments& arguments, bool joins) {
   } else {
     confirm(arguments, fmt::format("take the vote of node {}?", id));
     wire::RemoveRaftVoterRequest request;
+    request.clusterId.reset();
     request.voterId = id;
     request.voterDirectoryId = replica->replicaDirectoryId;
     auto answer = client.call(request);

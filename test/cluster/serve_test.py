@@ -108,7 +108,7 @@ def test_misspelt_settings_are_refused_with_the_nearest_name():
     one_line(serve("--listen", "127.0.0.1"), "127.0.0.1", code=2)
     one_line(serve("--listen", "::1:9092"), code=2)
     one_line(serve("--advertise", "0.0.0.0:9092"), "0.0.0.0", code=2)
-    one_line(serve("--controllers", "1@127.0.0.1:1,2@127.0.0.1:2,3@127.0.0.1:3"), "controllers", code=2)
+    one_line(serve("--controllers", "2@127.0.0.1:2,3@127.0.0.1:3"), "controllers", code=2)
     one_line(serve(environment={"MQ_CFG_NUM_PARTITION": "3"}), "MQ_CFG_NUM_PARTITION", code=2)
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
         config.write('num.partitions = 3\nretention.hours = 5\n')
