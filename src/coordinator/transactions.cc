@@ -334,6 +334,7 @@ void Transactions::apply(Bytes key, std::optional<Bytes> value, Revision revisio
 }
 
 void Transactions::loaded(const Now& now) {
+  loadedAt_ = now.wall;
   nextAborts_ = now.instant + settings_.abortEvery;
   nextForgetting_ = now.instant + settings_.idExpirationEvery;
   for (const auto& [id, entry] : entries_)
@@ -371,7 +372,9 @@ void Transactions::abortTimedOut(const Now& now, Effects& effects) {
   for (const std::string& id : ongoing_) {
     Entry& entry = entries_.at(id);
     const Transaction& transaction = entry.transaction;
-    if (now.wall - transaction.started < transaction.timeoutMs) continue;
+    // A clock that was set back must not keep it open: what is in the log has begun before it was read.
+    const WallMs started = entry.written == 0 ? std::min(transaction.started, loadedAt_) : transaction.started;
+    if (now.wall - started < transaction.timeoutMs) continue;
     if (effects.records.size() >= kRecordsPerStep) {
       nextAborts_ = now.instant;  // the rest in the next step
       return;

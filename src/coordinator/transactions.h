@@ -151,6 +151,7 @@ class Transactions final : public StateMachine {
   std::set<std::string> ongoing_;
   size_t ending_ = 0;
   std::set<std::string> waiting_;  // ids whose entries have such
+  WallMs loadedAt_ = kNoTimestamp;
   std::optional<Instant> nextAborts_;
   std::optional<Instant> nextForgetting_;
   std::unique_ptr<MarkerOutbox> outbox_;
