@@ -116,7 +116,7 @@ std::vector<replica::DurableReport> read(capnp::List<schema::DurableReport>::Rea
   for (auto report : reports) {
     result.push_back({.id = readId(report),
                       .leaderEpoch = epochOf(report.getLeaderEpoch()),
-                      .durable = offsetAtLeast(0, report.getDurable())});
+                      .durable = offsetAtLeast(-1, report.getDurable())});
   }
   return result;
 }

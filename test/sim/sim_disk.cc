@@ -330,8 +330,10 @@ class SimFileSystem final : public FileSystem {
 
 SimDisk::SimDisk(Prng random) : random_(random), root_(newInode(true)) {}
 
-SimDisk::~SimDisk() {
-  // Directories and what waits in them refer to each other.
+SimDisk::~SimDisk() { clear(); }
+
+// Directories and what waits in them refer to each other.
+void SimDisk::clear() {
   for (auto& [number, weak] : std::map(all_)) {
     if (auto inode = weak.lock()) {
       inode->entries.clear();
@@ -340,6 +342,12 @@ SimDisk::~SimDisk() {
     }
   }
   root_ = nullptr;
+}
+
+void SimDisk::wipe() {
+  clear();
+  root_ = newInode(true);
+  countSpace();
 }
 
 std::unique_ptr<FileSystem> SimDisk::mount(std::shared_ptr<const bool> frozen, int64_t processId) {

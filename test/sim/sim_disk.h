@@ -53,6 +53,7 @@ class SimDisk {
   void setClock(std::function<WallMs()> clock) { clock_ = std::move(clock); }  // for DirectoryEntry::modified
   uint64_t used() const { return used_; }
   void loseUnsynced();
+  void wipe();  // an empty disk in its place; no process may run
   // Changes what is stored, behind everybody's back. False: no such byte.
   bool flipBit(const std::string& path, uint64_t offset, unsigned bit);
   // How often a process that had crashed tried to change something: destructors must not.
@@ -81,6 +82,7 @@ class SimDisk {
   static void resize(Inode& file, uint64_t size);
   void loseUnsyncedData(Inode& file);
   void releaseIfUnused(Inode& inode);
+  void clear();
   void countSpace();  // anew, from the tree
 
   Prng random_;

@@ -49,6 +49,12 @@ class SimLoop final : public kj::EventPort {
   Instant now() const { return now_; }
   kj::Timer& timer() { return timers_; }
   Trace& trace() { return trace_; }
+  // Sees each line that a node's processes log, besides the trace.
+  using LogWatcher = std::function<void(uint32_t node, std::string_view event, std::string_view text)>;
+  void watchLog(LogWatcher watcher) { logWatcher_ = std::move(watcher); }
+  void logged(uint32_t node, std::string_view event, std::string_view text) {
+    if (logWatcher_) logWatcher_(node, event, text);
+  }
   template <class... Args>
   void tell(fmt::format_string<Args...> format, Args&&... args) {
     trace_.add(now_, fmt::format(format, std::forward<Args>(args)...));
@@ -77,6 +83,7 @@ class SimLoop final : public kj::EventPort {
   const uint64_t stepsMax_;
   uint64_t steps_ = 0;
   Trace trace_;
+  LogWatcher logWatcher_;
 };
 
 }  // namespace mq::sim

@@ -18,6 +18,7 @@ class SimLog final : public Logger {
   void write(LogLevel level, std::string_view event, std::string_view text) override {
     static constexpr char kLetters[] = {'D', 'I', 'W', 'E'};
     loop_.tell("node {} log {} {}: {}", node_, kLetters[static_cast<size_t>(level)], event, text);
+    loop_.logged(node_, event, text);
   }
 
  private:

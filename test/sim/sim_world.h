@@ -49,6 +49,7 @@ class SimWorld {
   kj::Promise<void> sleep(Duration duration);
   Trace& trace() { return loop_.trace(); }
   uint64_t traceHash() { return loop_.trace().hash(); }
+  void watchLog(SimLoop::LogWatcher watcher) { loop_.watchLog(std::move(watcher)); }
   template <class... Args>
   void tell(fmt::format_string<Args...> format, Args&&... args) {
     loop_.tell(format, std::forward<Args>(args)...);

@@ -9,6 +9,13 @@ bool isPassing(Error error) {
   switch (error) {
     case Error::unknownTopicOrPartition:  // its metadata is still being read
     case Error::notLeaderOrFollower:
+    case Error::fencedLeaderEpoch:
+    case Error::unknownLeaderEpoch:
+    case Error::notEnoughReplicas:
+    case Error::notEnoughReplicasAfterAppend:
+    case Error::offsetNotAvailable:
+    case Error::notCoordinator:
+    case Error::coordinatorLoadInProgress:
     case Error::leaderNotAvailable:
     case Error::kafkaStorageError:
     case Error::requestTimedOut:

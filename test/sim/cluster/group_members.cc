@@ -82,7 +82,7 @@ Buffer encodeSubscription(bool alsoOther) {
 }
 
 // What of a group is committed, checked; nullopt: it cannot be had now.
-Co<std::optional<std::map<int32_t, int64_t>>> readCommitted(KafkaClient& client, GroupHistory& groups,
+Co<std::optional<std::map<int32_t, int64_t>>> readCommitted(ClusterClient& client, GroupHistory& groups,
                                                             std::string group, std::vector<int32_t> partitions) {
   std::map<int32_t, int64_t> floors, offsets;
   for (int32_t partition : partitions) floors[partition] = groups.acknowledged(group, partition);
@@ -102,7 +102,7 @@ Co<std::optional<std::map<int32_t, int64_t>>> readCommitted(KafkaClient& client,
   co_return offsets;
 }
 
-Co<bool> findCoordinator(KafkaClient& client, std::string group) {
+Co<bool> findCoordinator(ClusterClient& client, std::string group) {
   auto answer = co_await client.call(wire::FindCoordinatorRequest{.key = std::move(group)}, 1, kPatience);
   if (answer.message.errorCode != Error::none && !isAway(answer.message.errorCode))
     unexpected("FindCoordinator", answer.message.errorCode, answer.message.errorMessage.value_or(""));
@@ -116,7 +116,7 @@ class Member {
       : w_(workload),
         groups_(groups),
         random_(workload.random.fork()),
-        client_(workload.shard, workload.broker),
+        client_(workload.shard, workload.brokers),
         group_(std::move(group)),
         instance_(std::move(instance)),
         isMixed_(isMixed) {}
@@ -283,7 +283,7 @@ class Member {
   Workload& w_;
   GroupHistory& groups_;
   Prng random_;
-  KafkaClient client_;
+  ClusterClient client_;
   const std::string group_;
   const std::optional<std::string> instance_;
   const bool isMixed_;
@@ -302,7 +302,7 @@ class Consumer {
       : w_(workload),
         groups_(groups),
         random_(workload.random.fork()),
-        client_(workload.shard, workload.broker),
+        client_(workload.shard, workload.brokers),
         group_(std::move(group)),
         instance_(std::move(instance)) {
     start();
@@ -454,7 +454,7 @@ class Consumer {
   Workload& w_;
   GroupHistory& groups_;
   Prng random_;
-  KafkaClient client_;
+  ClusterClient client_;
   const std::string group_;
   const std::optional<std::string> instance_;
   std::string id_;
@@ -470,9 +470,9 @@ class Consumer {
 }  // namespace
 
 Co<void> prepareGroups(Workload& w) {
-  KafkaClient client(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers);
   wire::CreateTopicsRequest request{.timeoutMs = 5000};
-  request.topics = {{.name = kGroupTopic, .numPartitions = kGroupPartitions, .replicationFactor = 1}};
+  request.topics = {{.name = kGroupTopic, .numPartitions = kGroupPartitions, .replicationFactor = w.replicas}};
   for (bool done = false; !done && !w.stopping;) {
     Error error = Error::none;
     bool answered = co_await attempted(
@@ -496,7 +496,7 @@ Co<void> consumerUntilStopped(Workload& w, GroupHistory& groups, std::string gro
 
 namespace {
 
-Co<void> commitOnce(Workload& w, KafkaClient& client, GroupHistory& groups, Prng& random, std::string group,
+Co<void> commitOnce(Workload& w, ClusterClient& client, GroupHistory& groups, Prng& random, std::string group,
                     int64_t& position) {
   if (!co_await findCoordinator(client, group)) co_return;
   if (random.chance(1, 3)) {
@@ -522,7 +522,7 @@ Co<void> commitOnce(Workload& w, KafkaClient& client, GroupHistory& groups, Prng
 
 Co<void> commitUntilStopped(Workload& w, GroupHistory& groups, std::string group) {
   Prng random = w.random.fork();
-  KafkaClient client(w.shard, w.broker), reader(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers), reader(w.shard, w.brokers);
   int64_t position = 0;
   while (!w.stopping) {
     co_await w.shard.after(Duration(std::chrono::milliseconds(random.between(1, 200))));
@@ -539,12 +539,16 @@ Co<void> commitUntilStopped(Workload& w, GroupHistory& groups, std::string group
 }
 
 Co<void> checkCommits(Workload& w, GroupHistory& groups, std::vector<std::string> names) {
-  KafkaClient client(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers);
   std::vector<int32_t> partitions;
   for (int32_t i = 0; i < kGroupPartitions; ++i) partitions.push_back(i);
   for (const std::string& name : names) {
     for (int attempt = 0;; ++attempt) {
-      if (co_await findCoordinator(client, name) && co_await readCommitted(client, groups, name, partitions)) break;
+      bool isRead = false;
+      co_await attempted(readCommitted(client, groups, name, partitions).then([&isRead](auto&& offsets) {
+        isRead = offsets.has_value();
+      }));
+      if (isRead) break;
       KJ_REQUIRE(attempt < 100, "coordinator: it does not come up although nothing keeps it from it", name.c_str());
       co_await w.shard.after(100ms);
     }

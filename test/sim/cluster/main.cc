@@ -5,6 +5,8 @@
 //   mq_sim --fresh N                            N seeds that nobody has seen
 //   mq_sim --suite                              for the tests: fixed seeds, each twice
 //
+// Each of these with --nodes N: so many brokers, whatever the seeds say.
+//
 // Prints a line per run; exit 1 when a promise was broken, with the command that repeats it.
 #include <fmt/format.h>
 
@@ -23,7 +25,15 @@ namespace {
 
 constexpr uint64_t kFixedSeeds = 40;
 
-void repeatWith(uint64_t seed) { fmt::print("repeat with: ./dev sim {} --trace\n", seed); }
+std::optional<uint32_t> nodes;  // of every run; none: as the seed says
+
+RunResult runOf(uint64_t seed) {
+  return runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr, .nodes = nodes});
+}
+
+void repeatWith(uint64_t seed) {
+  fmt::print("repeat with: ./dev sim {} --trace{}\n", seed, nodes ? fmt::format(" --nodes {}", *nodes) : "");
+}
 
 bool report(uint64_t seed, const RunResult& result) {
   if (result.violation.empty()) return true;
@@ -43,7 +53,7 @@ void print(const std::map<std::string, uint64_t>& marks) {
 }
 
 int one(uint64_t seed, bool trace, std::optional<Duration> until) {
-  RunOptions options{.seed = seed, .until = until, .trace = nullptr};
+  RunOptions options{.seed = seed, .until = until, .trace = nullptr, .nodes = nodes};
   if (trace) options.trace = [](const std::string& line) { fmt::print("{}\n", line); };
   RunResult result = runCluster(options);
   if (!report(seed, result)) return 1;
@@ -55,7 +65,7 @@ int one(uint64_t seed, bool trace, std::optional<Duration> until) {
 int many(uint64_t from, uint64_t runs) {
   std::map<std::string, uint64_t> sum;
   for (uint64_t seed = from; seed < from + runs; ++seed) {
-    RunResult result = runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr});
+    RunResult result = runOf(seed);
     if (!report(seed, result)) return 1;
     add(sum, result);
   }
@@ -71,24 +81,27 @@ int fresh(uint64_t runs) {
     uint64_t seed = chance();
     fmt::print("seed {}\n", seed);
     std::fflush(stdout);  // before a run that may end the process
-    if (!report(seed, runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr}))) ++failed;
+    if (!report(seed, runOf(seed))) ++failed;
   }
   return failed == 0 ? 0 : 1;
 }
 
 // The rare things that a suite has to come by: a run without them proves nothing.
 constexpr const char* kMarks[] = {
-    "acknowledged", "seen",        "retries",       "power-cut",      "kill",
-    "recovery",     "full-disk",   "io-error",      "sync-failed",    "clean-stop",
-    "clean-start",  "cut",         "trims",         "topics-deleted", "down-while-starting",
-    "commits",      "assignments", "txn-committed", "txn-aborted",    "txn-unknown"};
+    "acknowledged",  "seen",         "retries",        "power-cut",          "kill",
+    "recovery",      "full-disk",    "io-error",       "sync-failed",        "clean-stop",
+    "clean-start",   "cut",          "trims",          "topics-deleted",     "down-while-starting",
+    "commits",       "assignments",  "txn-committed",  "txn-aborted",        "txn-unknown",
+    "leader-change", "isr-shrink",   "isr-expand",     "truncated",          "controller-change",
+    "broker-fenced", "unclean-stop", "wiped-refilled", "snapshot-installed", "below-min-in-sync",
+    "down-together", "isolated",     "one-way-cut"};
 
 int suite() {
   std::map<std::string, uint64_t> sum;
   int failed = 0;
   for (uint64_t seed = 1; seed <= kFixedSeeds; ++seed) {
-    RunResult result = runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr});
-    RunResult again = runCluster({.seed = seed, .until = std::nullopt, .trace = nullptr});
+    RunResult result = runOf(seed);
+    RunResult again = runOf(seed);
     if (!report(seed, result)) ++failed;
     if (result.traceHash != again.traceHash) {
       fmt::print("seed {}: two runs of one seed differ: {:016x}, {:016x}\n", seed, result.traceHash, again.traceHash);
@@ -99,7 +112,7 @@ int suite() {
   print(sum);
   uint64_t found = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    RunOptions planted{.seed = seed, .until = std::nullopt, .trace = nullptr, .lyingDisk = true};
+    RunOptions planted{.seed = seed, .until = std::nullopt, .trace = nullptr, .nodes = 1, .lyingDisk = true};
     if (!runCluster(planted).violation.empty()) ++found;
   }
   if (found == 0) {
@@ -116,7 +129,9 @@ int suite() {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: mq_sim SEED [--trace] [--until SECONDS] | --runs N [--from SEED] | --fresh N | --suite\n");
+  fmt::print(stderr,
+             "usage: mq_sim SEED [--trace] [--until SECONDS] | --runs N [--from SEED] | --fresh N | --suite"
+             "  [--nodes N]\n");
   return 2;
 }
 
@@ -146,6 +161,9 @@ int main(int count, char** arguments) {
     } else if (word == "--runs") {
       if (!value()) return usage();
       runs = number;
+    } else if (word == "--nodes") {
+      if (!value() || number == 0 || number > 5) return usage();
+      nodes = static_cast<uint32_t>(number);
     } else if (word == "--from") {
       if (!value()) return usage();
       from = number;

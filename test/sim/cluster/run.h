@@ -15,6 +15,7 @@ struct RunOptions {
   uint64_t seed = 1;
   std::optional<Duration> until;  // virtual: stop looking there, for a trace that ends where it gets interesting
   std::function<void(const std::string& line)> trace;  // null: none
+  std::optional<uint32_t> nodes;                       // instead of what the seed says: 1, 3 or 5
   bool lyingDisk = false;                              // planted: power cuts without syncs, which the checks must find
 };
 

@@ -73,7 +73,7 @@ class Producer {
       : w_(workload),
         history_(history),
         random_(workload.random.fork()),
-        client_(workload.shard, workload.broker),
+        client_(workload.shard, workload.brokers),
         name_(std::move(name)),
         number_(kRecordProducers + workload.nextProducer++),
         isNew_(random_.chance(1, 2)) {}
@@ -306,7 +306,7 @@ class Producer {
   Workload& w_;
   TransactionHistory& history_;
   Prng random_;
-  KafkaClient client_;
+  ClusterClient client_;
   record::Workspace workspace_;
   const std::string name_;
   const uint32_t number_;
@@ -327,7 +327,7 @@ struct Committed {
 
 // As a reader with isolation.level=read_committed takes an answer: it leaves out what the list of aborted transactions
 // says.
-Co<Committed> fetchCommitted(KafkaClient& client, TopicPartition partition, int64_t from, int32_t bytesMax) {
+Co<Committed> fetchCommitted(ClusterClient& client, TopicPartition partition, int64_t from, int32_t bytesMax) {
   wire::FetchRequest request{.maxWaitMs = 0, .minBytes = 1, .maxBytes = bytesMax};
   request.isolationLevel = 1;
   request.topics = {
@@ -438,13 +438,13 @@ uint64_t TransactionHistory::count(Outcome outcome) const {
 }
 
 Co<void> prepareTransactions(Workload& w) {
-  KafkaClient client(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers);
   for (const char* name : kTransactionTopics) {
     wire::CreateTopicsRequest request{.timeoutMs = 5000};
     request.topics = {
         {.name = name,
          .numPartitions = w.partitions,
-         .replicationFactor = 1,
+         .replicationFactor = w.replicas,
          .configs = {{.name = "internal.segment.bytes", .value = std::to_string(w.random.between(5000, 200'000))},
                      {.name = "retention.ms", .value = "-1"}}}};
     for (bool done = false; !done && !w.stopping;) {
@@ -465,7 +465,7 @@ Co<void> transactUntilStopped(Workload& w, TransactionHistory& transactions, std
 
 Co<void> readCommittedUntilStopped(Workload& w, TransactionHistory& transactions) {
   Prng random = w.random.fork();
-  KafkaClient client(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers);
   std::map<TopicPartition, int64_t> next;
   while (!w.stopping) {
     co_await w.shard.after(Duration(std::chrono::milliseconds(random.between(1, 100))));
@@ -487,14 +487,18 @@ Co<void> readCommittedUntilStopped(Workload& w, TransactionHistory& transactions
 }
 
 Co<void> checkTransactions(Workload& w, const TransactionHistory& transactions) {
-  KafkaClient client(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers);
   std::vector<RecordId> visible;
   const Instant limit = w.shard.now() + kStableWithin;
   for (const char* topic : kTransactionTopics) {
     for (int32_t index = 0; index < w.partitions; ++index) {
       TopicPartition partition{topic, index};
       for (int64_t next = 0;;) {
-        Committed got = co_await fetchCommitted(client, partition, next, 1 << 20);
+        Committed got = co_await patiently<Committed>(w.shard, "Fetch", [&]() -> Co<std::optional<Committed>> {
+          Committed one = co_await fetchCommitted(client, partition, next, 1 << 20);
+          if (isPassing(one.error)) co_return std::nullopt;
+          co_return one;
+        });
         if (got.error != Error::none) unexpected("the last Fetch", got.error, partition.topic);
         visible.insert(visible.end(), got.records.begin(), got.records.end());
         const bool moved = got.next > next;
@@ -510,16 +514,20 @@ Co<void> checkTransactions(Workload& w, const TransactionHistory& transactions) 
   std::map<std::string, int64_t> offsets;
   for (const std::string& producer : transactions.producers()) {
     for (;;) {
-      co_await client.call(wire::FindCoordinatorRequest{.key = groupOf(producer)}, 1, kPatience);
       wire::OffsetFetchRequest request{.groupId = groupOf(producer)};
       request.topics.emplace();
       request.topics->push_back({.name = kGroupTopic, .partitionIndexes = {0}});
       request.requireStable = true;
-      auto answer = co_await client.call(std::move(request), 7, kPatience);
-      Error error = answer.message.errorCode;
-      if (error == Error::none) error = answer.message.topics.at(0).partitions.at(0).errorCode;
+      Error error = Error::coordinatorNotAvailable;
+      int64_t committed = -1;
+      co_await attempted(client.call(std::move(request), 7, kPatience).then([&](auto&& answer) {
+        error = answer.message.errorCode;
+        if (error != Error::none) return;
+        error = answer.message.topics.at(0).partitions.at(0).errorCode;
+        committed = answer.message.topics.at(0).partitions.at(0).committedOffset;
+      }));
       if (error == Error::none) {
-        offsets[producer] = answer.message.topics.at(0).partitions.at(0).committedOffset;
+        offsets[producer] = committed;
         break;
       }
       if (!isWaiting(error) && error != Error::unstableOffsetCommit) unexpected("the last OffsetFetch", error);

@@ -44,7 +44,7 @@ class Producer {
   Producer(Workload& workload, bool idempotent)
       : w_(workload),
         random_(workload.random.fork()),
-        client_(workload.shard, workload.broker),
+        client_(workload.shard, workload.brokers),
         number_(workload.nextProducer++),
         idempotent_(idempotent) {}
 
@@ -105,20 +105,18 @@ class Producer {
     return batch;
   }
 
-  // Behind each other on one connection; those of a partition that failed are sent again, in their order, once all are
-  // answered.
+  // Behind each other on the connection of their leader; those of a partition that failed are sent again, in their
+  // order, once all are answered.
   Co<void> sendAll(std::vector<Batch>& round) {
     for (;;) {
       std::vector<kj::Promise<void>> answers;
-      if (!client_.isConnected()) co_await attempted(client_.connect(kPatience));
-      if (client_.isConnected()) {
-        for (Batch& batch : round) {
-          if (w_.history.mayBeDeleted(batch.to.topic)) batch.abandoned = true;
-          if (!batch.acknowledged && !batch.abandoned) answers.push_back(attempted(send(batch)).ignoreResult());
-        }
-        if (answers.empty()) co_return;
-        for (auto& answer : answers) co_await kj::mv(answer);
+      for (Batch& batch : round) {
+        if (w_.history.mayBeDeleted(batch.to.topic)) batch.abandoned = true;
+        if (!batch.acknowledged && !batch.abandoned) co_await attempted(client_.prepare(batch.to, kPatience));
       }
+      for (Batch& batch : round)
+        if (!batch.acknowledged && !batch.abandoned) answers.push_back(attempted(send(batch)).ignoreResult());
+      for (auto& answer : answers) co_await kj::mv(answer);
       bool open = false;
       for (const Batch& batch : round) open |= !batch.acknowledged && !batch.abandoned;
       if (!open) co_return;
@@ -129,7 +127,7 @@ class Producer {
 
   Co<void> send(Batch& batch) {
     // Each batch on a connection of its own could overtake the others.
-    if (!client_.isConnected()) kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the connection broke"));
+    if (!client_.isPrepared(batch.to)) kj::throwFatalException(KJ_EXCEPTION(DISCONNECTED, "the connection broke"));
     for (RecordId id : batch.ids) w_.history.sending(id, batch.to, idempotent_);
     w_.shard.log().info("produce", "{}/{}+{} to {}", batch.ids.front().producer, batch.ids.front().number,
                         batch.ids.size(), batch.to);
@@ -147,6 +145,8 @@ class Producer {
     }
     w_.shard.log().info("produce", "{}/{} to {}: {} {}", batch.ids.front().producer, batch.ids.front().number, batch.to,
                         result.errorCode, result.errorMessage.value_or(""));
+    if (result.errorCode == Error::notEnoughReplicas || result.errorCode == Error::notEnoughReplicasAfterAppend)
+      ++w_.belowMinInSync;
     // Behind a batch of this round that was not taken.
     if (result.errorCode == Error::outOfOrderSequenceNumber && idempotent_) co_return;
     if (!isPassing(result.errorCode)) unexpected("Produce", result.errorCode, result.errorMessage.value_or(""));
@@ -154,7 +154,7 @@ class Producer {
 
   Workload& w_;
   Prng random_;
-  KafkaClient client_;
+  ClusterClient client_;
   record::Workspace workspace_;
   const uint32_t number_;
   const bool idempotent_;
@@ -201,7 +201,7 @@ int64_t takeRecords(Bytes left, const TopicPartition& partition, int64_t from, s
 constexpr int64_t kEarliest = -2, kLatest = -1;
 
 // nullopt: it cannot be had now.
-Co<std::optional<int64_t>> offsetAt(KafkaClient& client, TopicPartition partition, int64_t time) {
+Co<std::optional<int64_t>> offsetAt(ClusterClient& client, TopicPartition partition, int64_t time) {
   wire::ListOffsetsRequest request{.replicaId = -1};
   request.topics = {
       {.name = partition.topic, .partitions = {{.partitionIndex = partition.partition, .timestamp = time}}}};
@@ -218,7 +218,7 @@ struct Fetched {
   std::vector<StoredRecord> records;
 };
 
-Co<Fetched> fetch(KafkaClient& client, TopicPartition partition, int64_t from, int32_t waitMs, int32_t bytesMax) {
+Co<Fetched> fetch(ClusterClient& client, TopicPartition partition, int64_t from, int32_t waitMs, int32_t bytesMax) {
   wire::FetchRequest request{.maxWaitMs = waitMs, .minBytes = 1, .maxBytes = bytesMax};
   request.topics = {
       {.topic = partition.topic,
@@ -247,7 +247,7 @@ Co<void> produceUntilStopped(Workload& workload, bool idempotent) {
 
 Co<void> readUntilStopped(Workload& w) {
   Prng random = w.random.fork();
-  KafkaClient client(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers);
   std::map<TopicPartition, int64_t> next;
   while (!w.stopping) {
     auto topics = w.history.livingTopics();
@@ -283,13 +283,13 @@ Co<void> readUntilStopped(Workload& w) {
   }
 }
 
-Co<void> createTopic(Workload& w, KafkaClient& client, std::string name) {
+Co<void> createTopic(Workload& w, ClusterClient& client, std::string name) {
   Prng random = w.random.fork();
   wire::CreateTopicsRequest request{.timeoutMs = 5000};
   request.topics = {
       {.name = name,
        .numPartitions = w.partitions,
-       .replicationFactor = 1,
+       .replicationFactor = w.singles && random.chance(1, 4) ? int16_t{1} : w.replicas,
        .configs = {{.name = "internal.segment.bytes", .value = std::to_string(random.between(20'000, 200'000))},
                    {.name = "index.interval.bytes", .value = std::to_string(random.between(1, 8000))},
                    {.name = "retention.ms", .value = "-1"}}}};
@@ -305,14 +305,16 @@ Co<void> createTopic(Workload& w, KafkaClient& client, std::string name) {
       w.history.created(name);
       co_return;
     }
-    if (answered && !isPassing(error)) unexpected("CreateTopics", error, message);
+    // While brokers are away.
+    const bool isTooMany = error == Error::invalidReplicationFactor && w.replicas > 1;
+    if (answered && !isPassing(error) && !isTooMany) unexpected("CreateTopics", error, message);
     co_await w.shard.after(200ms);
   }
 }
 
 namespace {
 
-Co<void> deleteTopic(Workload& w, KafkaClient& client, std::string name) {
+Co<void> deleteTopic(Workload& w, ClusterClient& client, std::string name) {
   w.history.deleting(name);
   bool unanswered = false;
   while (!w.stopping) {
@@ -333,7 +335,7 @@ Co<void> deleteTopic(Workload& w, KafkaClient& client, std::string name) {
   }
 }
 
-Co<void> trim(Workload& w, KafkaClient& client, TopicPartition partition, Prng& random) {
+Co<void> trim(Workload& w, ClusterClient& client, TopicPartition partition, Prng& random) {
   auto end = co_await offsetAt(client, partition, kLatest);
   if (!end) co_return;
   auto offset = static_cast<int64_t>(random.between(0, static_cast<uint64_t>(*end)));
@@ -351,7 +353,7 @@ Co<void> trim(Workload& w, KafkaClient& client, TopicPartition partition, Prng& 
   }
 }
 
-Co<void> alter(KafkaClient& client, std::string topic, std::string name, std::string value) {
+Co<void> alter(ClusterClient& client, std::string topic, std::string name, std::string value) {
   wire::IncrementalAlterConfigsRequest request;
   request.resources = {{.resourceType = 2,
                         .resourceName = std::move(topic),
@@ -367,7 +369,7 @@ Co<void> alter(KafkaClient& client, std::string topic, std::string name, std::st
 
 Co<void> administerUntilStopped(Workload& w, int topicsMax) {
   Prng random = w.random.fork();
-  KafkaClient client(w.shard, w.broker);
+  ClusterClient client(w.shard, w.brokers);
   int made = 0;
   while (!w.stopping) {
     co_await w.shard.after(Duration(std::chrono::milliseconds(random.between(50, 3000))));
@@ -393,9 +395,12 @@ Co<void> administerUntilStopped(Workload& w, int topicsMax) {
 
 Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& w) {
   std::map<TopicPartition, FinalPartition> all;
-  KafkaClient client(w.shard, w.broker);
-  auto metadata = co_await client.call(wire::MetadataRequest{.topics = std::nullopt, .allowAutoTopicCreation = false},
-                                       9, kPatience);
+  ClusterClient client(w.shard, w.brokers);
+  using Metadata = Answer<wire::MetadataResponse>;
+  auto metadata = co_await patiently<Metadata>(w.shard, "Metadata", [&]() -> Co<std::optional<Metadata>> {
+    co_return co_await client.call(wire::MetadataRequest{.topics = std::nullopt, .allowAutoTopicCreation = false}, 9,
+                                   kPatience);
+  });
   for (const auto& topic : metadata.message.topics) {
     // Nobody writes to the one; the others have checks of their own.
     if (topic.isInternal || *topic.name == kGroupTopic || topic.name->starts_with("txn-")) continue;
@@ -403,10 +408,14 @@ Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& w) {
     for (const auto& row : topic.partitions) {
       TopicPartition name{*topic.name, row.partitionIndex};
       FinalPartition& partition = all[name];
-      auto start = co_await offsetAt(client, name, kEarliest);
-      if (!start) unexpected("the last ListOffsets", Error::leaderNotAvailable, name.topic);
-      for (int64_t next = *start;;) {
-        Fetched fetched = co_await fetch(client, name, next, 0, 1 << 20);
+      auto start =
+          co_await patiently<int64_t>(w.shard, "ListOffsets", [&] { return offsetAt(client, name, kEarliest); });
+      for (int64_t next = start;;) {
+        Fetched fetched = co_await patiently<Fetched>(w.shard, "Fetch", [&]() -> Co<std::optional<Fetched>> {
+          Fetched got = co_await fetch(client, name, next, 0, 1 << 20);
+          if (isPassing(got.error)) co_return std::nullopt;
+          co_return got;
+        });
         if (fetched.error != Error::none) unexpected("the last Fetch", fetched.error, name.topic);
         partition.logStart = fetched.logStart;
         partition.highWatermark = fetched.highWatermark;

@@ -8,21 +8,23 @@
 #include <vector>
 
 #include "base/random.h"
+#include "cluster_client.h"
 #include "history.h"
-#include "kafka_client.h"
 #include "runtime/shard.h"
 
 namespace mq::sim {
 
 struct Workload {
   Shard& shard;
-  Address broker;
+  std::vector<Address> brokers;
   History& history;
   Prng random;  // each actor forks its own
   bool stopping = false;
-  int partitions = 2;  // of each topic
+  int partitions = 2;    // of each topic
+  int16_t replicas = 1;  // of each partition
+  bool singles = false;  // some topics have one replica nevertheless
   uint32_t nextProducer = 0;
-  uint64_t retries = 0, duplicatesAnswered = 0, deletedTopics = 0, trims = 0;
+  uint64_t retries = 0, duplicatesAnswered = 0, deletedTopics = 0, trims = 0, belowMinInSync = 0;
 };
 
 // Sends rounds of batches, several under way at a time, and goes on with the next round when all are acknowledged.
@@ -31,7 +33,7 @@ Co<void> produceUntilStopped(Workload& workload, bool idempotent);
 Co<void> readUntilStopped(Workload& workload);
 // Makes topics, deletes some, trims, changes settings.
 Co<void> administerUntilStopped(Workload& workload, int topicsMax);
-Co<void> createTopic(Workload& workload, KafkaClient& client, std::string name);
+Co<void> createTopic(Workload& workload, ClusterClient& client, std::string name);
 // What the cluster holds, read from the log starts to the high watermarks.
 Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& workload);
 
