@@ -104,6 +104,11 @@ void History::trimmed(const TopicPartition& partition, int64_t logStart) {
   trim.acknowledged = std::max(trim.acknowledged, logStart);
 }
 
+bool History::mayBeTrimmed(const TopicPartition& partition, int64_t offset) const {
+  auto trim = trims_.find(partition);
+  return trim != trims_.end() && trim->second.asked > offset;
+}
+
 uint64_t History::seenRecords() const {
   uint64_t sum = 0;
   for (const auto& [partition, records] : seen_) sum += records.size();

@@ -60,6 +60,7 @@ class History {
   void seen(const TopicPartition& partition, const StoredRecord& record);  // by a reader, at any time
   void trimming(const TopicPartition& partition, int64_t offset);
   void trimmed(const TopicPartition& partition, int64_t logStart);
+  bool mayBeTrimmed(const TopicPartition& partition, int64_t offset) const;
 
   // All partitions of the topics that are there.
   void check(const std::map<TopicPartition, FinalPartition>& cluster) const;

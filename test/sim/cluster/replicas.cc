@@ -56,9 +56,8 @@ std::string problemIn(const wire::MetadataResponse& metadata, size_t brokers,
 }
 
 struct Held {
-  int64_t logStart = -1, highWatermark = -1;
+  int64_t highWatermark = -1;
   std::vector<std::pair<int64_t, uint64_t>> batches;  // base offset and a hash of all bytes
-  friend bool operator==(const Held&, const Held&) = default;
 };
 
 uint64_t hashOf(Bytes bytes) {
@@ -67,7 +66,7 @@ uint64_t hashOf(Bytes bytes) {
   return hash;
 }
 
-// Everything that one replica serves; nullopt: not now.
+// What one replica serves from an offset on; nullopt: not now.
 Co<std::optional<Held>> heldBy(KafkaClient& client, TopicPartition partition, int64_t from) {
   Held held;
   for (int64_t next = from;;) {
@@ -79,7 +78,6 @@ Co<std::optional<Held>> heldBy(KafkaClient& client, TopicPartition partition, in
     if (answer.message.errorCode != Error::none) co_return std::nullopt;
     const auto& part = answer.message.responses.at(0).partitions.at(0);
     if (part.errorCode != Error::none) co_return std::nullopt;
-    held.logStart = part.logStartOffset;
     held.highWatermark = part.highWatermark;
     const int64_t before = next;
     for (Bytes left = part.records ? part.records->view() : Bytes();;) {
@@ -95,30 +93,39 @@ Co<std::optional<Held>> heldBy(KafkaClient& client, TopicPartition partition, in
   }
 }
 
-std::string text(const Held& held) {
-  return fmt::format("[{}, {}) in {} batches", held.logStart, held.highWatermark, held.batches.size());
+// How one replica differs from what another has. It may begin later: a leader that was trimmed and lost its post.
+Co<std::string> differenceAt(KafkaClient& client, TopicPartition partition, const Held& other) {
+  std::string problem = "it does not serve it";
+  for (size_t begin = 0; begin <= other.batches.size(); ++begin) {
+    std::optional<Held> held;
+    const int64_t from = begin < other.batches.size() ? other.batches[begin].first : other.highWatermark;
+    co_await attempted(heldBy(client, partition, from).then([&held](auto&& got) { held = std::move(got); }));
+    if (!held) continue;
+    if (held->highWatermark != other.highWatermark)
+      co_return fmt::format("its high watermark is {} instead of {}", held->highWatermark, other.highWatermark);
+    for (size_t i = 0; i < std::max(held->batches.size(), other.batches.size() - begin); ++i) {
+      if (i >= held->batches.size() || begin + i >= other.batches.size() ||
+          held->batches[i] != other.batches[begin + i])
+        co_return fmt::format("of its {} batches from offset {} on the one with number {} is another",
+                              held->batches.size(), from, i);
+    }
+    co_return std::string();
+  }
+  co_return problem;
 }
 
 // Empty: all replicas of it hold the same.
 Co<std::string> differenceIn(std::vector<std::unique_ptr<KafkaClient>>& brokers, TopicPartition partition,
-                             std::vector<int32_t> replicas, int64_t logStart) {
+                             int32_t leader, std::vector<int32_t> replicas, int64_t logStart) {
+  auto clientOf = [&](int32_t node) -> KafkaClient& { return *brokers.at(static_cast<size_t>(node) - 1); };
   std::optional<Held> first;
+  co_await attempted(
+      heldBy(clientOf(leader), partition, logStart).then([&first](auto&& got) { first = std::move(got); }));
+  if (!first) co_return fmt::format("{}: its leader {} does not serve it", partition, leader);
   for (int32_t replica : replicas) {
-    std::optional<Held> held;
-    co_await attempted(
-        heldBy(*brokers.at(static_cast<size_t>(replica) - 1), partition, logStart).then([&held](auto&& got) {
-          held = std::move(got);
-        }));
-    if (!held) co_return fmt::format("{}: node {} does not serve it", partition, replica);
-    if (!first) {
-      first = std::move(held);
-    } else if (!(*held == *first)) {
-      std::string where;
-      for (size_t i = 0; i < std::min(held->batches.size(), first->batches.size()) && where.empty(); ++i)
-        if (held->batches[i] != first->batches[i]) where = fmt::format(", from offset {} on", first->batches[i].first);
-      co_return fmt::format("{}: node {} has {}, node {} has {}{}", partition, replicas.front(), text(*first), replica,
-                            text(*held), where);
-    }
+    if (replica == leader) continue;
+    std::string difference = co_await differenceAt(clientOf(replica), partition, *first);
+    if (!difference.empty()) co_return fmt::format("{}: node {}: {}", partition, replica, difference);
   }
   co_return std::string();
 }
@@ -190,19 +197,25 @@ Co<void> watchReplicasUntilStopped(Workload& w, std::map<std::string, uint64_t>&
 
 Co<void> compareReplicas(Workload& w, std::map<TopicPartition, FinalPartition> partitions) {
   auto clients = connectionsTo(w);
-  auto metadata = co_await patiently<Metadata>(w.shard, "Metadata", [&] { return metadataOf(*clients.front()); });
+  auto look = [&] { return metadataOf(*clients.front()); };
+  auto metadata = co_await patiently<Metadata>(w.shard, "Metadata", look);
   const Instant limit = w.shard.now() + kEqualWithin;
   for (const auto& topic : metadata.message.topics) {
     if (topic.isInternal) continue;
-    for (const auto& partition : topic.partitions) {
-      auto read = partitions.find({*topic.name, partition.partitionIndex});
+    for (const auto& row : topic.partitions) {
+      const TopicPartition partition{*topic.name, row.partitionIndex};
+      auto read = partitions.find(partition);
       const int64_t start = read == partitions.end() ? 0 : read->second.logStart;  // others are never trimmed
-      for (;;) {
-        std::string difference =
-            co_await differenceIn(clients, {*topic.name, partition.partitionIndex}, partition.replicaNodes, start);
+      for (int32_t leader = row.leaderId;;) {
+        std::string difference = co_await differenceIn(clients, partition, leader, row.replicaNodes, start);
         if (difference.empty()) break;
         if (w.shard.now() > limit) violated("replicas-equal: {}", difference);
         co_await w.shard.after(200ms);
+        auto news = co_await patiently<Metadata>(w.shard, "Metadata", look);  // leaders may still move
+        for (const auto& one : news.message.topics)
+          for (const auto& each : one.partitions)
+            if (TopicPartition{*one.name, each.partitionIndex} == partition && each.leaderId >= 0)
+              leader = each.leaderId;
       }
     }
   }
