@@ -95,7 +95,8 @@ class Controller::Impl final : public StateMachine {
                          {.directory = options_.directory,
                           .node = options_.node,
                           .newDirectoryId = newId(shard.random()),
-                          .mustExist = options_.mustExist && !peers_});
+                          .mustExist = options_.mustExist && !peers_,
+                          .segmentBytes = segmentBytes()});
     if (peers_) {
       for (const config::Voter& voter : settings_.controllers)
         if (NodeId(voter.id) != options_.node) addresses_[NodeId(voter.id)] = voter.address;
@@ -273,6 +274,11 @@ class Controller::Impl final : public StateMachine {
     Applied applied;
   };
   using Updates = std::vector<Applied>;
+
+  // Whole segments go once a snapshot has what is in them: so some for each snapshot.
+  uint64_t segmentBytes() const {
+    return std::clamp<uint64_t>(static_cast<uint64_t>(settings_.metadataSnapshotBytes) / 4, 4_KiB, 4_MiB);
+  }
 
   raft::Replica self() const { return {options_.node, log_->directoryId()}; }
   bool isLogEmpty() const { return log_->lastIndex() == 0 && log_->snapshot().index == 0; }

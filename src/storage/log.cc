@@ -135,6 +135,8 @@ void Log::synced() {
                      [this] {
                        listed_ = true;
                        listing_ = false;
+                       // It began anew before it was listed, and its first file does not begin at 0.
+                       if (storedStart_ < start_ && startStores_ == 0) storeStart({});
                        advanceDurable();
                        checkIdle();
                      },

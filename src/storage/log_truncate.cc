@@ -190,7 +190,7 @@ Co<void> Log::restartNow(Offset offset, kj::Own<kj::PromiseFulfiller<Result<void
   try {
     co_await removeSegmentsFrom(Offset(0));
     if (listed_) co_await home_.storeStart(name_, offset);
-    storedStart_ = offset;
+    storedStart_ = listed_ ? offset : Offset(0);  // else it is stored with the list
   } catch (...) {
     kj::Exception reason = caughtException();
     if (!isNoSpace(reason)) home_.diskFailed("starting " + context_.directory + " anew", reason);

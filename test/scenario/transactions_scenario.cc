@@ -12,6 +12,7 @@
 //   describe ID | list [state=S] [producer=P] [longer=MS]
 //   put ID id=P epoch=E         as the log may say: an id without transaction
 //   pass MS                     time passes, in the steps that the machine asks for
+//   clock back MS               the wall clock is set back
 //   restart                     the machine is thrown away and made anew from what was written
 //   log                         the records as a compacted log holds them
 //   figures
@@ -72,7 +73,7 @@ class TransactionsWorld {
   }
 
   void make() { transactions_ = std::make_unique<Transactions>(settings_, counters_, std::make_unique<Outbox>(*this)); }
-  Now now() { return {instant_, WallMs(1'000'000 + (instant_.time_since_epoch() / 1ms)), random_, *image_}; }
+  Now now() { return {instant_, WallMs(1'000'000 + (instant_.time_since_epoch() / 1ms) - back_), random_, *image_}; }
 
   void apply(const LogRecord& record, Revision revision) {
     std::optional<Bytes> value;
@@ -139,6 +140,10 @@ class TransactionsWorld {
     if (verb == "ids") return setIds(command.word(0));
     if (verb == "pass") return pass(durationOf(command.word(0)));
     if (verb == "list") return list(command);
+    if (verb == "clock") {
+      back_ += durationOf(command.word(1)) / 1ms;
+      return;
+    }
     if (verb == "restart") return restart();
     if (verb == "log") {
       for (const auto& [key, record] : log_)
@@ -299,6 +304,7 @@ class TransactionsWorld {
     transactions_->loaded(now());
   }
 
+  int64_t back_ = 0;  // ms
   TransactionSettings settings_;
   Transactions::Counters counters_;
   Prng random_{7};

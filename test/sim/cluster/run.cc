@@ -64,7 +64,7 @@ class Cluster {
     set("disk.reserve.bytes", std::to_string(random_.chance(1, 2) ? 0 : random_.between(0, 1'000'000)));
     draw("log.flush.offset.checkpoint.interval.ms", 200, 60'000);
     draw("log.open.files.max", 16, 200);
-    draw("metadata.log.max.record.bytes.between.snapshots", 1000, isAlone() ? 100'000 : 10'000);
+    draw("metadata.log.max.record.bytes.between.snapshots", 1000, isAlone() ? 100'000 : 4000);
     draw("offsets.topic.num.partitions", 1, 4);
     set("group.min.session.timeout.ms", "1000");
     set("group.consumer.min.session.timeout.ms", "1000");
@@ -258,6 +258,7 @@ class Cluster {
         break;
       }
       case 8: {
+        if (!isAlone() && !powerCuts_) break;  // it would have to be taken down, whoever is in sync
         ++marks["io-error"];
         uint64_t left = random_.between(1, 30);
         bool sync = random_.chance(1, 2);
@@ -289,11 +290,12 @@ class Cluster {
     while (other == &broker) other = &anyBroker();
     SimNetwork& network = world_.network();
     const auto a = broker.node.id(), b = other->node.id();
-    switch (random_.below(7)) {
+    switch (random_.below(8)) {
       case 0:
         if (powerCuts_) co_await downTogether();
         co_return;
-      case 1: co_await wipe(broker); co_return;
+      case 1:
+      case 7: co_await wipe(broker); co_return;
       case 2:
         ++marks["peer-cut"];
         network.cut(a, b);

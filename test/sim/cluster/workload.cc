@@ -397,6 +397,10 @@ Co<void> administerUntilStopped(Workload& w, int topicsMax) {
   }
 }
 
+Co<int64_t> latestOffset(Workload& w, ClusterClient& client, TopicPartition partition) {
+  co_return co_await patiently<int64_t>(w.shard, "ListOffsets", [&] { return offsetAt(client, partition, kLatest); });
+}
+
 Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& w) {
   std::map<TopicPartition, FinalPartition> all;
   ClusterClient client(w.shard, w.brokers);
@@ -414,6 +418,7 @@ Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& w) {
       FinalPartition& partition = all[name];
       auto start =
           co_await patiently<int64_t>(w.shard, "ListOffsets", [&] { return offsetAt(client, name, kEarliest); });
+      const int64_t end = co_await latestOffset(w, client, name);
       for (int64_t next = start;;) {
         Fetched fetched = co_await patiently<Fetched>(w.shard, "Fetch", [&]() -> Co<std::optional<Fetched>> {
           Fetched got = co_await fetch(client, name, next, 0, 1 << 20);
@@ -424,7 +429,11 @@ Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& w) {
         partition.logStart = fetched.logStart;
         partition.highWatermark = fetched.highWatermark;
         partition.records.insert(partition.records.end(), fetched.records.begin(), fetched.records.end());
-        if (fetched.next >= fetched.highWatermark) break;
+        if (fetched.next >= std::max(fetched.highWatermark, end)) break;
+        if (fetched.next == next && fetched.highWatermark < end) {  // its leader is a new one
+          co_await w.shard.after(100ms);
+          continue;
+        }
         if (fetched.next == next) {
           kj::throwFatalException(
               KJ_EXCEPTION(FAILED, "gapless: nothing can be read below the high watermark", name.topic.c_str(), next));

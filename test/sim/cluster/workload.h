@@ -34,6 +34,9 @@ Co<void> readUntilStopped(Workload& workload);
 // Makes topics, deletes some, trims, changes settings.
 Co<void> administerUntilStopped(Workload& workload, int topicsMax);
 Co<void> createTopic(Workload& workload, ClusterClient& client, std::string name);
+// When all is healed: the end of what was committed. A new leader tells it only once it knows it, though its high
+// watermark is lower at first.
+Co<int64_t> latestOffset(Workload& workload, ClusterClient& client, TopicPartition partition);
 // What the cluster holds, read from the log starts to the high watermarks.
 Co<std::map<TopicPartition, FinalPartition>> readAll(Workload& workload);
 

@@ -101,6 +101,19 @@ TEST_CASE("replication messages: every kind survives the way") {
   }
 }
 
+TEST_CASE("replication messages: a report that only asks for an answer arrives, and those beside it") {
+  const std::vector<replica::DurableReport> reports = {{.id = {Uuid::fromHalves(1, 2), 3}},
+                                                       {{Uuid::fromHalves(1, 2), 4}, LeaderEpoch(5), Offset(6)}};
+  capnp::MallocMessageBuilder builder;
+  auto list = builder.initRoot<capnp::AnyPointer>().initAs<capnp::List<schema::DurableReport>>(2);
+  write(list, reports);
+  auto told = read(list.asReader());
+  REQUIRE(told.size() == 2);
+  CHECK(told[0].durable == Offset(-1));
+  CHECK(told[0].leaderEpoch == kNoLeaderEpoch);
+  CHECK(told[1].durable == Offset(6));
+}
+
 TEST_CASE("replication messages: what is asked stays within bounds, what is no message is refused") {
   auto with = [](auto change) {
     capnp::MallocMessageBuilder builder;

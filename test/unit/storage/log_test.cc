@@ -253,6 +253,34 @@ TEST_CASE("Log: retention by size and by age drops whole sealed segments, future
        }));
 }
 
+TEST_CASE("Log: a new one that begins anew higher up is whole after every end, however early") {
+  for (End end : {End::close, End::kill}) {
+    for (bool wasListed : {false, true}) {
+      TestDirectory temp;
+      const int64_t first = wasListed ? 2 : 0;
+      live(temp / "data", end, keep([&](Life& life) -> Co<void> {
+             Log* log = co_await life.open("t", plainSettings());
+             if (wasListed) {
+               co_await put(*log, makeBatch({.records = 2}));
+               co_await log->whenDurable(Offset(2));
+             }
+             CHECK((co_await log->restartAt(Offset(first + 5))).has_value());
+             CHECK((co_await put(*log, makeBatch({.records = 3}))).offsets.first == Offset(first + 5));
+             co_await log->whenDurable(Offset(first + 8));
+           }));
+      // The marks of the first start are what the second one measures the files by.
+      for (int start = 0; start < 2; ++start) {
+        live(temp / "data", End::close, keep([&](Life& life) -> Co<void> {
+               Log* log = co_await life.open("t", plainSettings());
+               CHECK(log->offlineReason().value_or("") == "");
+               CHECK(log->start() == Offset(first + 5));
+               CHECK(log->end() == Offset(first + 8));
+             }));
+      }
+    }
+  }
+}
+
 TEST_CASE("Log: a segment's age survives restarts, clean and not, and bogus file times count from the restart") {
   for (End end : {End::close, End::kill}) {
     for (auto [ageHours, dropped] :
