@@ -315,6 +315,8 @@ class Node::Impl {
       metadata::Listener row;
       row.name = listener.name;
       row.port = listener.listen.port;
+      // Alone, it is where the client has found it; another node of a cluster can only tell what is registered.
+      if (isClustered()) row.host = listener.listen.host;
       for (const config::Endpoint& endpoint : settings_.advertised) {
         if (endpoint.listenerName() != listener.name) continue;
         row.host = endpoint.address.host;

@@ -556,6 +556,22 @@ void checkQuorum(const BrokerSettings& s, std::vector<std::string>& found) {
   } else if (ids.contains(s.nodeId) && !s.roles.controller) {
     found.push_back(fmt::format("controllers: lists this node ({}), which has not the role controller", s.nodeId));
   }
+  if (!s.controllers.empty()) {
+    std::set<std::string> advertised;
+    for (const Endpoint& endpoint : s.advertised) advertised.insert(endpoint.listenerName());
+    for (const Endpoint& listener : s.listeners) {
+      if (isWildcard(listener.address.host) && !advertised.contains(listener.listenerName()))
+        found.push_back(
+            fmt::format("listeners: {} does not say where clients find this node, which the other nodes of a "
+                        "cluster must tell them; set advertised.listeners",
+                        listener.toString()));
+    }
+    for (const Endpoint& endpoint : s.peerListen) {
+      if (isWildcard(endpoint.address.host) && !ids.contains(s.nodeId))
+        found.push_back(fmt::format("peer.listen: {} does not say where the other nodes find this one; name its host",
+                                    endpoint.toString()));
+    }
+  }
   if (s.brokerHeartbeatMs * 2 > s.brokerSessionTimeoutMs) {
     found.push_back(fmt::format("broker.heartbeat.interval.ms ({}) is more than half of broker.session.timeout.ms ({})",
                                 s.brokerHeartbeatMs, s.brokerSessionTimeoutMs));

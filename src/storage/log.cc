@@ -129,14 +129,14 @@ void Log::synced() {
     return;
   }
   if (std::exchange(listing_, true)) return;
+  // A log that began anew before it was listed has no file that begins at 0: without its start it would look damaged.
+  auto started = storedStart_ < start_ ? home_.storeStart(name_, start_) : kj::Promise<void>(kj::READY_NOW);
   // Only now: what the list names has files.
-  tasks_.add(home_.list(name_, topic_)
+  tasks_.add(started.then([this] { return home_.list(name_, topic_); })
                  .then(
                      [this] {
                        listed_ = true;
                        listing_ = false;
-                       // It began anew before it was listed, and its first file does not begin at 0.
-                       if (storedStart_ < start_ && startStores_ == 0) storeStart({});
                        advanceDurable();
                        checkIdle();
                      },

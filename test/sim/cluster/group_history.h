@@ -35,11 +35,14 @@ class GroupHistory {
   int64_t acknowledged(const std::string& group, int32_t partition) const;
   // `offset` was read; -1: none is committed. `floor` is what acknowledged() said when the read began.
   void read(const std::string& group, int32_t partition, int64_t offset, int64_t floor);
+  // While leaders change, one that does not know yet that it is deposed may tell what was committed before.
+  void mayBeDeposed(bool may) { mayBeDeposed_ = may; }
 
   uint64_t commits() const { return commits_; }
   uint64_t assignments() const { return assignments_; }
 
  private:
+  bool mayBeDeposed_ = false;
   struct Progress {
     int64_t sent = -1;
     int64_t acknowledged = -1;

@@ -448,6 +448,7 @@ class Cluster {
     for (uint64_t count = random_.between(1, 2); count > 0; --count) actors.push_back(readUntilStopped(w));
     actors.push_back(administerUntilStopped(w, 6));
     if (!isAlone()) actors.push_back(watchReplicasUntilStopped(w, marks));
+    groups_.mayBeDeposed(!isAlone());
     co_await startGroups(w, actors);
     if (uint64_t count = random_.between(0, 2); count > 0) {
       co_await prepareTransactions(w);
@@ -466,6 +467,7 @@ class Cluster {
     auto partitions = co_await readAll(w);
     history_.check(partitions);
     if (!isAlone()) co_await compareReplicas(w, std::move(partitions));
+    groups_.mayBeDeposed(false);
     co_await checkCommits(w, groups_, groupNames_);
     if (!transactions_.producers().empty()) co_await checkTransactions(w, transactions_);
     using Outcome = TransactionHistory::Outcome;

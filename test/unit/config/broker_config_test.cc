@@ -214,6 +214,16 @@ TEST_CASE("broker config: roles, controllers and node id must fit together") {
   CHECK(contains(refusal({{"roles", "controller", "--roles"}}), "not possible in this version"));
   CHECK(contains(refusal({{"controllers", "1@a:1,1@b:1", "--controllers"}}), "names node 1 twice"));
   CHECK(refusal({{"controllers", "3@a:1", "--controllers"}, {"node.id", "3", "--node-id"}}) == "");
+  const config::Given cluster{"controllers", "1@a:1,2@b:1,3@c:1", "--controllers"};
+  CHECK(contains(refusal({cluster, {"listeners", "0.0.0.0:9092", "--listen"}}), "set advertised.listeners"));
+  CHECK(refusal({cluster,
+                 {"listeners", "0.0.0.0:9092", "--listen"},
+                 {"advertised.listeners", "a.example:9092", "--advertise"}}) == "");
+  CHECK(contains(refusal({cluster,
+                          {"roles", "broker", "--roles"},
+                          {"node.id", "4", "--node-id"},
+                          {"peer.listen", "0.0.0.0:9093", "--peer-listen"}}),
+                 "name its host"));
   CHECK(contains(refusal({{"broker.heartbeat.interval.ms", "3000", "--set"}}), "more than half"));
 }
 
