@@ -56,7 +56,7 @@ FAULTS = {
     "a decided end is forgotten in a restart": (
         "src/coordinator/transactions.cc", "    if (entry.transaction.isEnding()) outbox_->write(", "    if (entry.transaction.isEnding() && id.empty()) outbox_->write("),
     "time is never up for a transaction": (
-        "src/coordinator/transactions.cc", "now.wall - transaction.started < transaction.timeoutMs)", "now.wall - transaction.started < transaction.timeoutMs * 1000LL)"),
+        "src/coordinator/transactions.cc", "now.wall - started < transaction.timeoutMs)", "now.wall - started < transaction.timeoutMs * 1000LL)"),
     "an abort is written as a commit": (
         "src/coordinator/marker_writer.cc", "auto type = marker.commits ? record::ControlType::commit : record::ControlType::abort;",
         "auto type = record::ControlType::commit;"),
