@@ -340,6 +340,9 @@ class Cluster {
   // Once in a run: a wiped voter has no vote any more, and of the others as many as before have to agree. Only while
   // all others have all, and nothing else happens until it has all again.
   Co<void> wipe(Broker& broker) {
+    // Somebody may wait for all replicas here, so nothing else may keep them away.
+    const uint64_t resets = std::exchange(world_.network().options().resetOneIn, 0);
+    KJ_DEFER(world_.network().options().resetOneIn = resets);
     if (!isWiping_) co_return;
     world_.network().heal();
     co_await ensureServing();
