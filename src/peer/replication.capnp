@@ -42,6 +42,7 @@ struct DurableReport {
   partition @2 :Int32;
   leaderEpoch @3 :Int32;
   durable @4 :Int64;
+  logStart @5 :Int64;
 }
 
 struct Followed {

@@ -107,6 +107,7 @@ void write(capnp::List<schema::DurableReport>::Builder into, const std::vector<r
     writeId(into[i], reports[i].id);
     into[i].setLeaderEpoch(reports[i].leaderEpoch.value());
     into[i].setDurable(reports[i].durable.value());
+    into[i].setLogStart(reports[i].logStart.value());
   }
 }
 
@@ -116,7 +117,8 @@ std::vector<replica::DurableReport> read(capnp::List<schema::DurableReport>::Rea
   for (auto report : reports) {
     result.push_back({.id = readId(report),
                       .leaderEpoch = epochOf(report.getLeaderEpoch()),
-                      .durable = offsetAtLeast(-1, report.getDurable())});
+                      .durable = offsetAtLeast(-1, report.getDurable()),
+                      .logStart = offsetAtLeast(0, report.getLogStart())});
   }
   return result;
 }

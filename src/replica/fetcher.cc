@@ -91,7 +91,7 @@ void Fetcher::sendReports(uint32_t shard) {
     if (line.toName.contains(id)) continue;  // its place will say so
     Partition* partition = find_(id);
     auto place = partition == nullptr ? std::nullopt : partition->followPlace();
-    if (place) reports.push_back({id, place->leaderEpoch, place->durable});
+    if (place) reports.push_back({id, place->leaderEpoch, place->durable, place->logStart});
   }
   if (line.session.get() == nullptr) return;
   if (line.isAsking && !line.toName.empty()) reports.push_back({.id = *line.toName.begin()});

@@ -38,7 +38,7 @@ void Followers::setReplicas(const std::vector<NodeId>& replicas, Instant now) {
 
 bool Followers::isInSync(NodeId node) const { return std::ranges::find(isr_, node) != isr_.end(); }
 
-bool Followers::placed(const FollowerId& who, Offset position, Offset durable, Instant now) {
+bool Followers::placed(const FollowerId& who, Offset position, OffsetRange durable, Instant now) {
   auto found = others_.find(who.node);
   if (found == others_.end() || who.session < found->second.session) return false;
   Other& other = found->second;
@@ -46,16 +46,18 @@ bool Followers::placed(const FollowerId& who, Offset position, Offset durable, I
   other.incarnation = who.incarnation;
   other.isLive = true;
   other.position = position;
-  other.durable = std::min(durable, position);
+  other.durable = std::min(durable.end, position);
+  other.start = durable.first;
   noteProgress(other, now);
   return true;
 }
 
-bool Followers::reported(const FollowerId& who, Offset durable, Instant now) {
+bool Followers::reported(const FollowerId& who, OffsetRange durable, Instant now) {
   auto found = others_.find(who.node);
   if (found == others_.end() || who.session != found->second.session || !found->second.isLive) return false;
   Other& other = found->second;
-  other.durable = std::max(other.durable, std::min(durable, other.position));
+  other.durable = std::max(other.durable, std::min(durable.end, other.position));
+  other.start = std::max(other.start, durable.first);
   noteProgress(other, now);
   return true;
 }
@@ -87,21 +89,32 @@ void Followers::grown(Offset end, Instant now) {
   end_ = end;
 }
 
-Offset Followers::durableEnd(Offset own) const {
-  Offset least = own;
+template <class Look>
+void Followers::forThoseThatCount(Look look) const {
   auto count = [&](NodeId node) {
     if (node == self_) return;
     auto found = others_.find(node);
-    least = std::min(least, found == others_.end() ? Offset(-1) : found->second.durable);
+    look(found == others_.end() ? Other() : found->second);
   };
   for (NodeId node : isr_) count(node);
   for (NodeId node : proposed_) count(node);
   for (NodeId node : maybe_) count(node);
+}
+
+Offset Followers::durableEnd(Offset own) const {
+  Offset least = own;
+  forThoseThatCount([&](const Other& other) { least = std::min(least, other.durable); });
   return least;
 }
 
-bool Followers::someoneMayEnter(Offset from) const {
-  return std::ranges::any_of(others_, [&](const auto& entry) { return enters(entry.first, entry.second, from); });
+bool Followers::beginAt(Offset start) const {
+  bool all = true;
+  forThoseThatCount([&](const Other& other) { all = all && other.start >= start; });
+  return all;
+}
+
+bool Followers::someoneMayEnter(OffsetRange log) const {
+  return std::ranges::any_of(others_, [&](const auto& entry) { return enters(entry.first, entry.second, log); });
 }
 
 bool Followers::someoneLags() const {

@@ -40,8 +40,8 @@ class Followers {
   void commit(const std::vector<NodeId>& replicas, const std::vector<NodeId>& isr, int32_t partitionEpoch, Instant now);
 
   // What followers say; `position` has been validated. False: not heard, since it is no replica or the session is old.
-  bool placed(const FollowerId& who, Offset position, Offset durable, Instant now);
-  bool reported(const FollowerId& who, Offset durable, Instant now);
+  bool placed(const FollowerId& who, Offset position, OffsetRange durable, Instant now);
+  bool reported(const FollowerId& who, OffsetRange durable, Instant now);
   void gone(const FollowerId& who, Instant now);  // its session has ended
   void grown(Offset end, Instant now);            // the log has
 
@@ -51,11 +51,13 @@ class Followers {
   bool isAlone() const { return others_.empty(); }
   // The least durable end over all that count, `own` being ours; -1 while one of them has not been heard of.
   Offset durableEnd(Offset own) const;
+  // Whether all of them would begin there, or later, if they led.
+  bool beginAt(Offset start) const;
 
-  // The ISR as it should be, in the order of the present one: without those that lag, with those that hold all up to
-  // `from` and mayEnter(node, incarnation) admits.
+  // The ISR as it should be, in the order of the present one: without those that lag, with those that hold all of
+  // `log`, begin where it does and mayEnter(node, incarnation) admits.
   template <class Admit>
-  std::vector<NodeId> wanted(Instant now, Duration lagMax, Offset from, Admit mayEnter) const {
+  std::vector<NodeId> wanted(Instant now, Duration lagMax, OffsetRange log, Admit mayEnter) const {
     std::vector<NodeId> list;
     for (NodeId node : isr_) {
       auto other = others_.find(node);
@@ -63,12 +65,12 @@ class Followers {
     }
     for (NodeId node : replicas_) {
       auto other = others_.find(node);
-      if (other != others_.end() && enters(node, other->second, from) && mayEnter(node, other->second.incarnation))
+      if (other != others_.end() && enters(node, other->second, log) && mayEnter(node, other->second.incarnation))
         list.push_back(node);
     }
     return list;
   }
-  bool someoneMayEnter(Offset from) const;
+  bool someoneMayEnter(OffsetRange log) const;
   // Somebody in the ISR is behind: time may put it out.
   bool someoneLags() const;
 
@@ -95,6 +97,7 @@ class Followers {
     Uuid incarnation;
     Offset position{-1};
     Offset durable{-1};
+    Offset start{-1};
     Instant caughtUp;  // the last moment of which it holds all that was here then
     // Of this moment it will, once it is durable up to here.
     Offset nextEnd{0};
@@ -105,9 +108,11 @@ class Followers {
     return !isCurrent(other) && now - other.caughtUp > lagMax;
   }
   bool isInSync(NodeId node) const;
-  bool enters(NodeId node, const Other& other, Offset from) const {
-    return other.isLive && other.durable >= from && !isInSync(node);
+  bool enters(NodeId node, const Other& other, OffsetRange log) const {
+    return other.isLive && other.durable >= log.end && other.start >= log.first && !isInSync(node);
   }
+  template <class Look>
+  void forThoseThatCount(Look look) const;  // look(const Other&), of the ISR and what is proposed
   void noteProgress(Other& other, Instant now);
   void setReplicas(const std::vector<NodeId>& replicas, Instant now);
 

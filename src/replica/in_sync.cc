@@ -76,7 +76,7 @@ void InSync::look(const TopicIdPartition& id) {
   }
   auto mayEnter = [&](NodeId node, const Uuid& incarnation) {
     const metadata::Broker* broker = image_->broker(node);
-    return broker != nullptr && broker->incarnation == incarnation && broker->mayLead();
+    return broker != nullptr && broker->incarnation == incarnation && broker->mayHold();
   };
   auto wanted = partition->wantedInSync(options_.lagMax, mayEnter);
   if (!wanted) {

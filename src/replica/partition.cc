@@ -18,7 +18,7 @@ Partition::Partition(Shard& shard, TopicIdPartition id, TopicPartition name, Nod
                      Watcher& watcher)
     : id_(id), name_(std::move(name)), shard_(shard), self_(self), log_(&log), watcher_(watcher), followers_(self) {
   // What the others hold is not known. If nobody else counts, setAssignment() takes all that is durable here.
-  highWatermark_ = log.start();
+  highWatermark_ = durableStart_ = log.start();
   readableBytes_ = log.sizeBytes();
   log.setHighWatermark(highWatermark_);
   log.observe(this);
@@ -61,6 +61,7 @@ void Partition::setAssignment(const metadata::Partition& assignment) {
       if (assignment.partitionEpoch > followers_.partitionEpoch()) proposeAfter_ = now;
       followers_.commit(assignment.replicas, assignment.isr, assignment.partitionEpoch, now);
     }
+    releaseDeletions();
     advanceHighWatermark();
     lookAtFollowers(true);
   } else {
@@ -96,8 +97,10 @@ void Partition::stop(const Failure& why) {
 }
 
 void Partition::endWaits() {
-  for (Waiting& waiting : waiting_) waiting.passed->fulfill();
-  waiting_.clear();
+  for (auto* waits : {&waiting_, &deletions_}) {
+    for (Waiting& waiting : *waits) waiting.passed->fulfill();
+    waits->clear();
+  }
 }
 
 Error Partition::epochProblem(LeaderEpoch currentLeaderEpoch) const {
@@ -383,8 +386,17 @@ kj::Promise<Result<Offset>> Partition::deleteRecords(Offset before) {
     return Result<Offset>(failure(Error::offsetOutOfRange, "{}: {} is not within 0 and the high watermark {}", name_,
                                   before, highWatermark_));
   }
+  auto run = [](std::shared_ptr<Partition> self, Offset target) -> Co<Result<Offset>> {
+    const uint64_t reign = self->reign_;
+    Result<Offset> moved = co_await self->log_->deleteRecordsTo(target);
+    if (!moved) co_return moved;
+    self->durableStart_ = std::max(self->durableStart_, *moved);
+    co_await self->whenAllBeginAt(*moved);
+    if (auto why = self->lost(reign)) co_return *why;
+    co_return moved;
+  };
   auto self = shared_from_this();
-  return log_->deleteRecordsTo(target).catch_([self](kj::Exception&& exception) -> Result<Offset> {
+  return run(self, target).catch_([self](kj::Exception&& exception) -> Result<Offset> {
     if (self->stopped_) return *self->stopped_;
     return storageFailure(std::string(exception.getDescription().cStr()));
   });

@@ -113,14 +113,14 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
     virtual ~Watcher() = default;
     virtual void readable(Partition& partition, uint64_t bytes) = 0;  // about so many more
     virtual void changed(Partition& partition) = 0;                   // deleted, offline, another leader or epoch
-    virtual void startMoved(Partition& partition) = 0;                // nothing to wake anybody for
+    virtual void startMoved(Partition& partition) = 0;                // followers are to follow
     // A leader with followers:
     virtual void written(Partition& partition) = 0;       // its log end moved
     virtual void lags(Partition& partition) = 0;          // an in-sync follower is behind, or something is proposed
     virtual void hasCandidate(Partition& partition) = 0;  // a follower may come into the ISR
     // A follower:
     virtual void followAnew(Partition& partition) = 0;   // from its place as it is now; see followPlace()
-    virtual void durableHere(Partition& partition) = 0;  // its durable end moved
+    virtual void durableHere(Partition& partition) = 0;  // its durable end or start moved
   };
 
   Partition(Shard& shard, TopicIdPartition id, TopicPartition name, NodeId self, storage::Log& log, Watcher& watcher);
@@ -171,7 +171,8 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   };
   Result<EpochEnd> epochEnd(LeaderEpoch epoch, LeaderEpoch currentLeaderEpoch);
 
-  // Moves the log start to `before` (-1: the high watermark). Resolves with the new log start once that is durable.
+  // Moves the log start to `before` (-1: the high watermark). Resolves with the new log start once that is durable at
+  // every in-sync replica: whoever leads next does not show the records again.
   kj::Promise<Result<Offset>> deleteRecords(Offset before);
 
   Result<std::vector<ActiveProducer>> producers();
@@ -240,13 +241,17 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   bool isFollower() const { return !stopped_ && leader_ != self_ && leader_ != kNoNode; }
   void endWaits();
   void lookAtFollowers(bool mayEnter);
+  OffsetRange wantedOfFollowers() const;
   void setHighWatermark(Offset next);
   void followHighWatermark();
+  void followStart();
   void cutTo(Offset end);
   void beginAt(Offset start);
   void cutDone(const Result<void>& outcome);
   void advanceHighWatermark();
   kj::Promise<void> whenHighWatermark(Offset end);
+  kj::Promise<void> whenAllBeginAt(Offset start);
+  void releaseDeletions();
   Failure notYet() const;
   Offset readableEnd(Isolation isolation) const;
   std::vector<AbortedTransaction> abortedIn(const storage::LogSlice& slice, Offset upTo);
@@ -274,12 +279,15 @@ class Partition final : private storage::LogObserver, public std::enable_shared_
   // As follower.
   Offset leaderHighWatermark_{-1};
   Offset leaderStart_{-1};
+  Offset durableStart_{0};  // of our log, at least
+  bool isMovingStart_ = false;
   bool isCutting_ = false;
   std::optional<metadata::Partition> nextAssignment_;  // that came meanwhile
 
   Offset highWatermark_{0};
   uint64_t readableBytes_ = 0;   // of the log when the high watermark last moved
   std::deque<Waiting> waiting_;  // by end, ascending
+  std::deque<Waiting> deletions_;
   metrics::Registration shown_;
 };
 

@@ -16,7 +16,7 @@ std::optional<FollowPlace> Partition::followPlace() const {
                      .from = log_->end(),
                      .lastEpoch = log_->lastEpoch(),
                      .durable = log_->durableEnd(),
-                     .logStart = log_->start()};
+                     .logStart = std::min(durableStart_, log_->start())};
 }
 
 kj::Promise<Partition::Next> Partition::replicate(Followed news, std::shared_ptr<void> buffer) {
@@ -78,9 +78,22 @@ kj::Promise<Partition::Next> Partition::replicate(Followed news, std::shared_ptr
 void Partition::followHighWatermark() {
   Offset next = std::min(leaderHighWatermark_, log_->end());
   if (next > highWatermark_) setHighWatermark(next);
+  followStart();
+}
+
+// The leader waits for it when records are deleted, so it hears of what is durable.
+void Partition::followStart() {
   Offset start = std::min(leaderStart_, highWatermark_);
-  if (start <= log_->start()) return;
-  shard_.spawn(log_->deleteRecordsTo(start).ignoreResult().catch_([](kj::Exception&&) {}));  // removed meanwhile
+  if (start <= durableStart_ || isMovingStart_) return;
+  isMovingStart_ = true;
+  shard_.spawn(log_->deleteRecordsTo(start)
+                   .then([self = shared_from_this()](Result<Offset>&& moved) {
+                     self->isMovingStart_ = false;
+                     if (!moved || self->stopped_) return;  // without space: again with the next news
+                     self->durableStart_ = std::max(self->durableStart_, *moved);
+                     if (self->isFollower()) self->watcher_.durableHere(*self);
+                   })
+                   .catch_([self = shared_from_this()](kj::Exception&&) { self->isMovingStart_ = false; }));
 }
 
 // --- cuts: the log does them by itself, and is not touched until they are done
@@ -111,7 +124,7 @@ void Partition::beginAt(Offset start) {
                      return Failure(Error::kafkaStorageError, describe(exception));
                    })
                    .then([self = shared_from_this(), start](Result<void>&& outcome) {
-                     if (outcome && !self->stopped_) self->highWatermark_ = start;
+                     if (outcome && !self->stopped_) self->highWatermark_ = self->durableStart_ = start;
                      self->cutDone(outcome);
                    }));
 }

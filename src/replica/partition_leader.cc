@@ -27,8 +27,9 @@ Followed Partition::follow(const FollowerId& who, const FollowPlace& place, bool
     news.error = Error::offsetOutOfRange;
     return news;
   }
-  if (isNew && followers_.placed(who, place.from, place.durable, shard_.now())) {
+  if (isNew && followers_.placed(who, place.from, {place.logStart, place.durable}, shard_.now())) {
     advanceHighWatermark();
+    releaseDeletions();
     lookAtFollowers(true);
     news.highWatermark = highWatermark_;
   }
@@ -46,8 +47,9 @@ Followed Partition::follow(const FollowerId& who, const FollowPlace& place, bool
 
 void Partition::report(const FollowerId& who, const DurableReport& report) {
   if (!isLeader() || stopped_ || report.leaderEpoch != leaderEpoch_) return;
-  if (!followers_.reported(who, report.durable, shard_.now())) return;
+  if (!followers_.reported(who, {report.logStart, report.durable}, shard_.now())) return;
   advanceHighWatermark();
+  releaseDeletions();
   lookAtFollowers(true);
 }
 
@@ -55,6 +57,23 @@ void Partition::followerGone(const FollowerId& who) {
   if (!isLeader() || stopped_) return;
   followers_.gone(who, shard_.now());
   lookAtFollowers(false);
+}
+
+// --- deletions: acknowledged when no in-sync replica would show the records again if it led
+
+kj::Promise<void> Partition::whenAllBeginAt(Offset start) {
+  if (!isLeader() || stopped_ || followers_.beginAt(start)) return kj::READY_NOW;
+  auto promise = kj::newPromiseAndFulfiller<void>();
+  deletions_.push_back({start, kj::mv(promise.fulfiller)});
+  return kj::mv(promise.promise);
+}
+
+void Partition::releaseDeletions() {
+  std::erase_if(deletions_, [&](Waiting& waiting) {
+    if (!followers_.beginAt(waiting.end)) return false;
+    waiting.passed->fulfill();
+    return true;
+  });
 }
 
 // --- the in-sync replicas
@@ -65,16 +84,19 @@ void Partition::lookAtFollowers(bool mayEnter) {
     watcher_.lags(*this);
   }
   if (mayEnter && followers_.mayPropose() && shard_.now() >= proposeAfter_ &&
-      followers_.someoneMayEnter(std::max(highWatermark_, epochStart_))) {
+      followers_.someoneMayEnter(wantedOfFollowers())) {
     isWatched_ = true;
     watcher_.hasCandidate(*this);
   }
 }
 
+// All that was committed, all that an earlier leader may have shown, and nothing that was deleted.
+OffsetRange Partition::wantedOfFollowers() const { return {log_->start(), std::max(highWatermark_, epochStart_)}; }
+
 bool Partition::isInSyncWatched() {
-  isWatched_ = !stopped_ && isLeader() &&
-               (followers_.isUndecided() || followers_.someoneLags() ||
-                followers_.someoneMayEnter(std::max(highWatermark_, epochStart_)));
+  isWatched_ =
+      !stopped_ && isLeader() &&
+      (followers_.isUndecided() || followers_.someoneLags() || followers_.someoneMayEnter(wantedOfFollowers()));
   return isWatched_;
 }
 
@@ -82,8 +104,7 @@ std::optional<std::vector<NodeId>> Partition::wantedInSync(
     Duration lagMax, const std::function<bool(NodeId, const Uuid&)>& mayEnter) const {
   const Instant now = shard_.now();
   if (stopped_ || !isLeader() || !followers_.mayPropose() || now < proposeAfter_) return std::nullopt;
-  // It holds all that was committed, and all that an earlier leader may have shown.
-  auto wanted = followers_.wanted(now, lagMax, std::max(highWatermark_, epochStart_), mayEnter);
+  auto wanted = followers_.wanted(now, lagMax, wantedOfFollowers(), mayEnter);
   // With a proposal of which nobody knows, any other one brings the partition epoch that settles it.
   if (wanted == followers_.inSync() && !followers_.isUndecided()) return std::nullopt;
   return wanted;

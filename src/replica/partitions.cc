@@ -352,7 +352,7 @@ void Partitions::changed(Partition& partition) {
 void Partitions::startMoved(Partition& partition) {
   Audience* audience = audienceOf(partition.id());
   if (!audience) return;
-  tellFollowers(partition.id(), false);
+  tellFollowers(partition.id(), true);
   for (uint64_t token : audience->readers) readers_.at(token).changed(partition.id(), false);
 }
 

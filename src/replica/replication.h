@@ -31,7 +31,7 @@ struct FollowPlace {
   Offset from;                               // its log end
   LeaderEpoch lastEpoch = kNoLeaderEpoch;    // of its last batch; -1: it holds nothing
   Offset durable;
-  Offset logStart;
+  Offset logStart;  // durable
 };
 
 struct FollowRequest {
@@ -41,12 +41,13 @@ struct FollowRequest {
   Duration atMost{0};                     // to wait for news
 };
 
-// Of a partition, how far it is durable at the follower. `durable` -1: nothing to say of it, but the leader answers the
-// waiting follow() at once, since there are places to name.
+// Of a partition, how far it is durable at the follower, and from where. `durable` -1: nothing to say of it, but the
+// leader answers the waiting follow() at once, since there are places to name.
 struct DurableReport {
   TopicIdPartition id;
   LeaderEpoch leaderEpoch = kNoLeaderEpoch;
   Offset durable{-1};
+  Offset logStart{0};
 };
 
 // News of one partition. `error`: notLeaderOrFollower, fencedLeaderEpoch, offsetOutOfRange (begin anew at logStart),

@@ -134,6 +134,7 @@ FollowResponse ServedFollower::look(uint32_t bytesMax) {
         notDue(kept);
         continue;
       }
+      isNews_ |= kept.toldStart.value() >= 0 && news.logStart != kept.toldStart;  // somebody may wait for that
     } else {
       continue;  // there is more than fits, or its indexes are being looked at
     }

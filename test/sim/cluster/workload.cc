@@ -273,7 +273,7 @@ Co<void> readUntilStopped(Workload& w) {
       std::optional<int64_t> start;
       co_await attempted(offsetAt(client, partition, kEarliest).then([&start](auto&& found) { start = found; }));
       if (!start) continue;
-      // It may be there still at the leader that comes after the one that had trimmed it.
+      // What was trimmed and not acknowledged may be there still at the leader that comes next.
       if (w.replicas > 1 && w.history.mayBeTrimmed(partition, next[partition])) continue;
       if (*start <= next[partition]) {
         kj::throwFatalException(KJ_EXCEPTION(FAILED, "stable: an offset that was readable is out of range",
@@ -349,8 +349,7 @@ Co<void> trim(Workload& w, ClusterClient& client, TopicPartition partition, Prng
   auto answer = co_await client.call(std::move(request), 2, kPatience);
   const auto& result = answer.message.topics.at(0).partitions.at(0);
   if (result.errorCode == Error::none) {
-    // Where there are followers it tells of the leader's log alone, and another leader may have more.
-    if (w.replicas == 1) w.history.trimmed(partition, result.lowWatermark);
+    w.history.trimmed(partition, result.lowWatermark);
     ++w.trims;
   } else if (!isPassing(result.errorCode) && result.errorCode != Error::offsetOutOfRange) {
     unexpected("DeleteRecords", result.errorCode);

@@ -451,6 +451,40 @@ TEST_CASE("An empty follower gets everything, and one that is behind the log sta
   });
 }
 
+TEST_CASE("Deleted records are deleted at every in-sync replica before that is acknowledged") {
+  withReplicas(3, [](ReplicaWorld& w) -> Co<void> {
+    w.lead(1, {1, 2, 3}, {1, 2, 3});
+    for (int i = 0; i < 4; ++i) w.produce(1, 5);
+    co_await w.sleep(1s);
+    CHECK((co_await w.partition(1).deleteRecords(Offset(5))).value() == Offset(5));
+    for (int id : {2, 3}) CHECK(w.log(id).start() == Offset(5));
+
+    w.isolate(2);
+    bool isDone = false;
+    auto deleting = w.partition(1).deleteRecords(Offset(12)).then([&](Result<Offset>&& start) {
+      isDone = true;
+      CHECK(start.value() == Offset(12));
+    });
+    auto running = deleting.eagerlyEvaluate(nullptr);
+    CHECK(co_await w.within(1s, [&] { return w.log(3).start() == Offset(12); }));
+    CHECK(w.log(2).start() == Offset(5));
+    CHECK_FALSE(isDone);
+    CHECK(co_await w.within(6s, [&] { return w.isr() == "1 3"; }));
+    CHECK(co_await w.within(100ms, [&] { return isDone; }));
+
+    // Whoever comes in again has them deleted, too, and shows none of them as leader.
+    w.heal();
+    CHECK(co_await w.within(3s, [&] { return w.isr() == "1 3 2"; }));
+    CHECK(w.log(2).start() == Offset(12));
+    // A leader that is deposed meanwhile promises nothing.
+    w.isolate(2);
+    auto open = w.partition(1).deleteRecords(Offset(15));
+    co_await w.sleep(100ms);
+    w.lead(3, {1, 2, 3}, {1, 2, 3});
+    CHECK((co_await open).errorCode() == Error::notLeaderOrFollower);
+  });
+}
+
 TEST_CASE("A replica that is taken away is deleted, and comes back empty when it is given again") {
   withReplicas(3, [](ReplicaWorld& w) -> Co<void> {
     Sent sent = w.produce(1, 5);
