@@ -30,6 +30,7 @@ constexpr Duration kRetryEvery = 50ms;
 constexpr Duration kJoinEvery = 1s;
 constexpr Duration kJoinWithin = 1s;
 constexpr Duration kHandOverWithin = 1s;
+constexpr Duration kAnswerWithin = 1s;  // before a stop
 
 template <class... Args>
 kj::Exception broken(kj::Exception::Type type, fmt::format_string<Args...> format, Args&&... args) {
@@ -136,8 +137,11 @@ class Controller::Impl final : public StateMachine {
     if (isLeading_ && peers_) co_await handOver();
     isStopping_ = true;
     wake();
-    Instant end = shard_.now() + kHandOverWithin;
-    while (performing_ > 0 && shard_.now() < end) co_await shard_.after(1ms);
+    if (performing_ > 0) {  // who is being answered
+      auto paf = kj::newPromiseAndFulfiller<void>();
+      idle_ = kj::mv(paf.fulfiller);
+      co_await paf.promise.exclusiveJoin(shard_.after(kAnswerWithin));
+    }
     co_await driver_->stop();
     wake();
     if (!failure_) co_await shard_.run(Pool::sync, [log = log_] { log->close(); });
@@ -153,7 +157,8 @@ class Controller::Impl final : public StateMachine {
     while (true) {
       checkOpen();
       Result<Answered> answer = isLeading_ ? co_await perform(request) : co_await askLeader(request, end);
-      if (answer) co_await reached(answer->offset);
+      if (answer && !co_await isReached(answer->offset, end))
+        co_return failure(Error::requestTimedOut, "done, but this node has not heard of it yet");
       if (answer || answer.errorCode() != Error::notController) co_return answer;
       if (shard_.now() >= end)
         co_return failure(Error::requestTimedOut, "no controller has answered: {}", answer.failure().message);
@@ -466,7 +471,7 @@ class Controller::Impl final : public StateMachine {
     }
     if (best == kNoNode || !driver_->transfer(best)) co_return;
     Instant end = shard_.now() + kHandOverWithin;
-    while (isLeading_ && shard_.now() < end) co_await shard_.after(2ms);
+    while (isLeading_ && shard_.now() < end) co_await changed().exclusiveJoin(shard_.after(end - shard_.now()));
   }
 
   // A replica that wants the log. One that has lost its data under an old id loses the vote with it: what it had
@@ -539,7 +544,7 @@ class Controller::Impl final : public StateMachine {
 
   Co<Result<Answered>> perform(const Request& request) {
     ++performing_;
-    KJ_DEFER(--performing_);
+    KJ_DEFER(if (--performing_ == 0 && idle_) idle_->fulfill());
     co_return co_await std::visit([this](const auto& one) { return performOne(one); }, request);
   }
 
@@ -706,14 +711,16 @@ class Controller::Impl final : public StateMachine {
       at->second->fulfill();
   }
 
-  // Every shard has the image of that entry.
-  Co<void> reached(int64_t offset) {
+  // Every shard has the image of that entry. False: not by then.
+  Co<bool> isReached(int64_t offset, Instant end) {
     if (committed_->offset() < offset) {
       auto paf = kj::newPromiseAndFulfiller<void>();
       awaited_.emplace(offset, kj::mv(paf.fulfiller));
-      co_await paf.promise;
+      co_await paf.promise.exclusiveJoin(shard_.after(std::max<Duration>(end - shard_.now(), kRetryEvery)));
+      if (committed_->offset() < offset) co_return false;
     }
     co_await published_.addBranch();
+    co_return true;
   }
 
   // Somebody else leads, or nobody does.
@@ -751,7 +758,8 @@ class Controller::Impl final : public StateMachine {
   bool isLeading_ = false;  // and has taken up its office
   int64_t leadsIn_ = 0;     // term; 0: does not lead
   size_t performing_ = 0;
-  std::map<NodeId, Instant> heard_;  // leading: when each broker's session was renewed
+  kj::Own<kj::PromiseFulfiller<void>> idle_;  // stop() waits for them
+  std::map<NodeId, Instant> heard_;           // leading: when each broker's session was renewed
   std::map<NodeId, Address> addresses_, toldPeers_;
   kj::ForkedPromise<void> published_ = kj::Promise<void>(kj::READY_NOW).fork();  // the latest; ends after those before
   std::multimap<int64_t, kj::Own<kj::PromiseFulfiller<bool>>> undecided_;

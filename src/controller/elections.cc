@@ -23,6 +23,11 @@ void trimEligible(Partition& partition, const PartitionRules& rules) {
 
 }  // namespace
 
+bool mayLead(const metadata::Image& image, NodeId node) {
+  const metadata::Broker* broker = image.broker(node);
+  return broker && broker->mayLead();
+}
+
 void Elections::setLeader(Partition& partition, NodeId leader) {
   if (leader == kNoNode && partition.leader != kNoNode) partition.lastKnownEligible = {partition.leader};
   if (leader != kNoNode) partition.lastKnownEligible.clear();

@@ -27,6 +27,9 @@ struct PartitionRules {
   bool isSynced = true;  // durability=fsync: an unclean stop loses nothing that was acknowledged
 };
 
+// Whether the broker may be made a leader now.
+bool mayLead(const metadata::Image& image, NodeId node);
+
 class Elections {
  public:
   // `settings`: the cluster's defaults for topics. Both outlive it.

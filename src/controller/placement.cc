@@ -6,7 +6,7 @@ namespace mq::controller {
 
 Placement::Placement(const metadata::Image& image, int64_t replicasMax) : replicasMax_(replicasMax) {
   for (auto& [id, broker] : image.brokers())
-    if (!broker->fenced) loads_[id] = image.replicaCount(id);
+    if (broker->mayHold()) loads_[id] = image.replicaCount(id);
 }
 
 Failure Placement::overBudget(int64_t asked, NodeId broker, int64_t has) const {

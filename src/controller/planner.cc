@@ -9,6 +9,7 @@
 
 #include "config/group_settings.h"
 #include "controller/dynamic_config.h"
+#include "controller/elections.h"
 #include "controller/placement.h"
 
 namespace mq::controller {
@@ -53,7 +54,8 @@ class Records {
   std::vector<Record> records_;
 };
 
-PartitionsRecord partitionsRecord(const TopicId& topic, int32_t first, const std::vector<std::vector<NodeId>>& placed) {
+PartitionsRecord partitionsRecord(const Image& image, const TopicId& topic, int32_t first,
+                                  const std::vector<std::vector<NodeId>>& placed) {
   PartitionsRecord record;
   record.topicId = topic;
   record.first = first;
@@ -61,7 +63,8 @@ PartitionsRecord partitionsRecord(const TopicId& topic, int32_t first, const std
     PartitionsRecord::Partition partition;
     for (NodeId id : replicas) partition.replicas.push_back(id.value());
     partition.isr = partition.replicas;
-    partition.leader = partition.replicas.front();
+    auto leader = std::ranges::find_if(replicas, [&](NodeId id) { return mayLead(image, id); });
+    partition.leader = leader == replicas.end() ? replicas.front().value() : leader->value();
     record.partitions.push_back(std::move(partition));
   }
   return record;
@@ -122,7 +125,7 @@ class TopicMaker {
     created.replicationFactor = static_cast<int16_t>(placed->front().size());
     std::vector<Record> item;
     item.push_back(TopicRecord{created.id, topic.name, {}});
-    item.push_back(partitionsRecord(created.id, 0, *placed));
+    item.push_back(partitionsRecord(now_.image, created.id, 0, *placed));
     for (auto& [name, value] : created.configs)
       item.push_back(configRecord({ResourceType::topic, topic.name}, name, value));
     if (auto ok = records_.add(std::move(item), true); !ok) return ok.failure();
@@ -346,7 +349,7 @@ Plan<CreatePartitionsResponse> Planner::createPartitions(Now now, const CreatePa
         if (!chosen) return chosen.failure();
         placed = std::move(*chosen);
       }
-      return records.add({partitionsRecord(topic->id, present, placed)}, true);
+      return records.add({partitionsRecord(now.image, topic->id, present, placed)}, true);
     }();
     plan.response.topics.push_back({asked.topic, std::move(result)});
   }

@@ -19,11 +19,6 @@ constexpr size_t kBalancedAtOnce = 1000;  // partitions; each is without a leade
 
 bool has(const std::vector<NodeId>& nodes, NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); }
 
-bool mayLead(const Image& image, NodeId node) {
-  const Broker* broker = image.broker(node);
-  return broker && broker->mayLead() && !broker->drained;
-}
-
 void append(std::vector<Record>& records, std::vector<Record> more) {
   std::ranges::move(more, std::back_inserter(records));
 }
@@ -148,16 +143,14 @@ Plan<Result<BrokerState>> Planner::heartbeat(Now now, const BrokerHeartbeat& bea
   bool comesBack = broker->fenced && !beat.wantsStop && beat.offset >= beat.epoch;
   bool beginsStop = beat.wantsStop && !broker->stopping;
   Plan<Result<BrokerState>> plan;
-  config::BrokerSettings settings = effective(now.image).settings();
-  Elections elections(now.image, settings);
   if ((comesBack || beginsStop) && now.space != Space::none) {
+    config::BrokerSettings settings = effective(now.image).settings();
+    Elections elections(now.image, settings);
     Broker next = *broker;
     next.fenced = !comesBack && broker->fenced;
     next.stopping = beat.wantsStop;
     plan.records.push_back(metadata::recordOf(next));
-    auto alive = [&](NodeId node) {
-      return node == beat.id ? next.mayLead() && !next.drained : mayLead(now.image, node);
-    };
+    auto alive = [&](NodeId node) { return node == beat.id ? next.mayLead() : mayLead(now.image, node); };
     append(plan.records, elections.change([&](const Partition& partition) { return has(partition.replicas, beat.id); },
                                           [&](Partition& partition, const PartitionRules& rules) {
                                             // Where nobody else can lead it goes on until its very end.
@@ -205,9 +198,7 @@ Plan<Result<void>> Planner::drainBroker(Now now, const DrainBrokerRequest& reque
   plan.records.push_back(metadata::recordOf(next));
   config::BrokerSettings settings = effective(now.image).settings();
   Elections elections(now.image, settings);
-  auto alive = [&](NodeId node) {
-    return node == request.id ? next.mayLead() && !next.drained : mayLead(now.image, node);
-  };
+  auto alive = [&](NodeId node) { return node == request.id ? next.mayLead() : mayLead(now.image, node); };
   append(plan.records, elections.change(
                            [&](const Partition& partition) {
                              return partition.leader == request.id ||

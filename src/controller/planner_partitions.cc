@@ -18,11 +18,6 @@ namespace {
 
 bool has(const std::vector<NodeId>& nodes, NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); }
 
-bool mayLead(const Image& image, NodeId node) {
-  const Broker* broker = image.broker(node);
-  return broker && broker->mayLead() && !broker->drained;
-}
-
 // In the order of topics and partitions, whatever the order of a request: what is decided of each.
 using Decided = std::map<std::pair<std::string, int32_t>, Partition>;
 
@@ -47,7 +42,7 @@ Result<void> checkProposal(const Image& image, NodeId leader, const Partition& n
       return failure(Error::invalidRequest, "node {} is no replica, or named twice", member.node);
     if (member.node == leader) continue;
     const Broker* broker = image.broker(member.node);
-    if (!broker || broker->fenced || broker->stopping || broker->epoch != member.brokerEpoch)
+    if (!broker || !broker->mayHold() || broker->epoch != member.brokerEpoch)
       return failure(Error::ineligibleReplica, "node {} is fenced, stopping, or registered anew", member.node);
   }
   if (!seen.contains(leader)) return failure(Error::invalidRequest, "the leader is missing in its own ISR");

@@ -81,8 +81,8 @@ struct Broker {
   bool stopping = false;  // is shutting down
   bool drained = false;   // somebody asked that it lead nothing
 
-  bool isAlive() const { return !fenced; }
-  bool mayLead() const { return !fenced && !stopping; }
+  bool mayHold() const { return !fenced && !stopping; }  // new replicas, and be in sync
+  bool mayLead() const { return mayHold() && !drained; }
 
   const Listener* listener(std::string_view name) const;  // null: none of that name
   friend bool operator==(const Broker&, const Broker&) = default;

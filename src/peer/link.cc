@@ -205,7 +205,7 @@ class Link::Impl {
     reached_ = std::move(reached);
     wasReached_ = true;
     isRefused_ = false;
-    shard_.log().info("peer-connected", "{}, mq {}", name(), reached_->version);
+    if (isTold()) shard_.log().info("peer-connected", "{}, mq {}", name(), reached_->version);
     if (onChange_) onChange_();
   }
 
@@ -226,15 +226,19 @@ class Link::Impl {
                    .eagerlyEvaluate(nullptr);
       }
       co_await shard_.after(options_.pingInterval);
-      KJ_REQUIRE(shard_.now() - *heard_ <= options_.pingTimeout, "no answer", options_.pingTimeout / 1ms, "ms");
+      Duration silence = shard_.now() - *heard_;
+      if (silence > options_.pingTimeout) throw disconnected(fmt::format("no answer for {} ms", silence / 1ms));
     }
   }
+
+  // Of the links to a node one speaks to people for all.
+  bool isTold() const { return target_.channel == Channel::control; }
 
   // Each reason once, however often it is tried.
   void tell(std::string problem, bool wasUp) {
     if (problem == problem_) return;
     problem_ = std::move(problem);
-    shard_.log().warning(wasUp ? "peer-lost" : "peer-unreachable", "{}", problem_);
+    if (isTold()) shard_.log().warning(wasUp ? "peer-lost" : "peer-unreachable", "{}", problem_);
   }
 
   Shard& shard_;
