@@ -146,6 +146,7 @@ Co<KafkaClient*> ClusterClient::find(Route route, Duration limit) {
       co_await learnCoordinator(route, limit);
   }
   const Broker* broker = known(route);
+  if (broker == nullptr) forget(route);
   if (broker == nullptr) unreachable(route.to == Route::To::leader ? "nobody leads it" : "nobody coordinates it");
   KafkaClient& client = connection(*broker);
   if (!client.isConnected()) {
@@ -177,8 +178,11 @@ Co<void> ClusterClient::learnLeaders(Duration limit) {
   leaders_.clear();
   for (const auto& topic : answer.message.topics) {
     for (const auto& partition : topic.partitions) {
-      if (auto leader = names.find(partition.leaderId); leader != names.end())
-        leaders_[{*topic.name, partition.partitionIndex}] = leader->second;
+      TopicPartition name{*topic.name, partition.partitionIndex};
+      int32_t& epoch = epochs_.try_emplace(name, -1).first->second;
+      if (partition.leaderEpoch < epoch) continue;  // from one that was left behind
+      epoch = partition.leaderEpoch;
+      if (auto leader = names.find(partition.leaderId); leader != names.end()) leaders_[name] = leader->second;
     }
   }
 }
@@ -201,6 +205,17 @@ Co<void> ClusterClient::learnCoordinator(Route route, Duration limit) {
   Address address{answer.message.host, static_cast<uint16_t>(answer.message.port)};
   brokers_.try_emplace(address.toString(), address);
   coordinators_[{route.to, route.key}] = address.toString();
+}
+
+// As consumers do (KIP-320): a leader of an earlier epoch, which does not know that it is deposed, says so instead of
+// taking what its successor has shown for out of range.
+void ClusterClient::stamp(wire::FetchRequest& request) const {
+  for (auto& topic : request.topics) {
+    for (auto& partition : topic.partitions) {
+      auto known = epochs_.find({topic.topic, partition.partition});
+      if (known != epochs_.end()) partition.currentLeaderEpoch = known->second;
+    }
+  }
 }
 
 // Also another broker is asked then: one that is cut off from the others knows nothing new.

@@ -102,6 +102,7 @@ class ClusterClient {
     const Route route = routeOf(request);
     KafkaClient* broker = connected(route);
     if (broker == nullptr) broker = co_await find(route, limit);
+    if constexpr (std::is_same_v<Request, wire::FetchRequest>) stamp(request);
     Answer<typename Request::Response> answer;
     try {
       answer = co_await broker->call(std::move(request), version, limit);
@@ -129,11 +130,13 @@ class ClusterClient {
   Co<void> learnLeaders(Duration limit);
   Co<void> learnCoordinator(Route route, Duration limit);
   void forget(const Route& route);
+  void stamp(wire::FetchRequest& request) const;
 
   Shard& shard_;
   std::map<Broker, Address> brokers_;
   std::map<Broker, std::unique_ptr<KafkaClient>> connections_;
   std::map<TopicPartition, Broker> leaders_;
+  std::map<TopicPartition, int32_t> epochs_;  // the latest that was heard of
   std::map<std::pair<Route::To, std::string>, Broker> coordinators_;
   Broker any_;
 };
